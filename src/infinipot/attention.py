@@ -1,0 +1,108 @@
+"""Exact attention of new tokens on a filled pot, with grouped heads.
+
+Queries are the last rows of the keys: query i of Q sees keys up to K - Q + i
+(lower-right causal), at most `window` of them. Libraries' causal flag means
+upper-left, and an explicit mask costs a [Q, K] tensor and repeated KV heads,
+so the common case is split in two maskless calls merged by log-sum-exp. The
+slow, obvious version of everything here is in the tests.
+"""
+
+from __future__ import annotations
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+from torch.nn.attention.bias import causal_lower_right
+
+from infinipot.scores import softcapped
+
+ROWS = 512  # queries a block of the banded path, which bounds its mask and logits
+
+
+def attend(
+    queries: Tensor,
+    keys: Tensor,
+    values: Tensor,
+    scale: float,
+    window: int | None = None,
+    softcap: float | None = None,
+) -> Tensor:
+    """Attention output [B, Hq, Q, Dv] of queries [B, Hq, Q, D] on keys [B, Hkv, K, D]."""
+    new, seen = queries.shape[2], keys.shape[2]
+    if softcap is not None or (window is not None and window < seen):
+        return _banded(queries, keys, values, scale, window or seen, softcap)
+    if new == 1:
+        return _one(queries, keys, values, scale)
+    if queries.device.type == "cpu":
+        return _split(queries, keys, values, scale)
+    return _lower_right(queries, keys, values, scale)
+
+
+def _one(queries: Tensor, keys: Tensor, values: Tensor, scale: float) -> Tensor:
+    """One new token: fold its group of heads into query rows, so KV heads are never repeated."""
+    batch, heads, _, dim = queries.shape
+    folded = queries.reshape(batch, keys.shape[1], heads // keys.shape[1], dim)
+    return F.scaled_dot_product_attention(folded, keys, values, scale=scale).reshape(batch, heads, 1, -1)
+
+
+def _split(queries: Tensor, keys: Tensor, values: Tensor, scale: float) -> Tensor:
+    """CPU: all queries on the cached keys, causal on the new ones, merged by log-sum-exp."""
+    batch, heads, new, dim = queries.shape
+    kv_heads, old = keys.shape[1], keys.shape[2] - new
+    repeat = heads // kv_heads
+    flash = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu
+    fresh_keys = keys[:, :, old:].repeat_interleave(repeat, dim=1)
+    fresh_values = values[:, :, old:].repeat_interleave(repeat, dim=1)
+    fresh, fresh_lse = flash(queries, fresh_keys, fresh_values, 0.0, True, scale=scale)
+    if old == 0:
+        return fresh  # type: ignore[no-any-return]  # torch.ops is untyped
+    folded = queries.reshape(batch, kv_heads, repeat * new, dim)
+    cached, cached_lse = flash(folded, keys[:, :, :old], values[:, :, :old], 0.0, False, scale=scale)
+    share = torch.sigmoid(cached_lse.reshape(batch, heads, new) - fresh_lse)[..., None]
+    return torch.lerp(fresh, cached.reshape(batch, heads, new, -1), share.to(fresh.dtype))
+
+
+def _lower_right(queries: Tensor, keys: Tensor, values: Tensor, scale: float) -> Tensor:
+    """Accelerators: the flash kernel's own lower-right alignment."""
+    repeat = queries.shape[1] // keys.shape[1]
+    if queries.shape[2] == keys.shape[2]:
+        return F.scaled_dot_product_attention(
+            queries, keys, values, is_causal=True, scale=scale, enable_gqa=repeat > 1
+        )
+    bias = causal_lower_right(queries.shape[2], keys.shape[2])
+    keys, values = keys.repeat_interleave(repeat, dim=1), values.repeat_interleave(repeat, dim=1)
+    return F.scaled_dot_product_attention(queries, keys, values, attn_mask=bias, scale=scale)
+
+
+def _banded(
+    queries: Tensor, keys: Tensor, values: Tensor, scale: float, window: int, softcap: float | None
+) -> Tensor:
+    """Sliding windows and soft-capped logits, a block of queries at a time on the keys it can see."""
+    batch, heads, new, dim = queries.shape
+    kv_heads, old = keys.shape[1], keys.shape[2] - new
+    grouped = queries.reshape(batch, kv_heads, heads // kv_heads, new, dim)
+    parts = []
+    for start in range(0, new, ROWS):
+        rows = grouped[:, :, :, start : start + ROWS]
+        at = old + start + torch.arange(rows.shape[3], device=keys.device)[:, None]  # key index of each query
+        low, high = max(0, old + start - window + 1), old + start + rows.shape[3]
+        place = torch.arange(low, high, device=keys.device)
+        hidden = (place > at) | (place <= at - window)
+        logits = softcapped(rows @ keys[:, :, None, low:high].mT * scale, softcap)
+        logits = logits.to(torch.promote_types(logits.dtype, torch.float32))
+        share = logits.masked_fill(hidden, float("-inf")).softmax(-1).to(values.dtype)
+        parts.append(share @ values[:, :, None, low:high])
+    return torch.cat(parts, dim=3).reshape(batch, heads, new, -1)
+
+
+def attend_masked(
+    queries: Tensor, keys: Tensor, values: Tensor, scale: float, mask: Tensor, softcap: float | None = None
+) -> Tensor:
+    """Attention under an explicit boolean mask [B, 1, Q, K] (true = seen), for padded batches."""
+    batch, heads, new, dim = queries.shape
+    grouped = queries.reshape(batch, keys.shape[1], heads // keys.shape[1], new, dim)
+    logits = softcapped(grouped @ keys[:, :, None].mT * scale, softcap)
+    logits = logits.to(torch.promote_types(logits.dtype, torch.float32))
+    lowest = torch.finfo(logits.dtype).min  # not -inf: a row of padding sees nothing, and must not become NaN
+    share = logits.masked_fill(~mask[:, :, None], lowest).softmax(-1).to(values.dtype)
+    return (share @ values[:, :, None]).reshape(batch, heads, new, -1)

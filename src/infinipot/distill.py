@@ -1,0 +1,22 @@
+"""One distillation: ask the policy which slots stay, keep them, reset positions.
+
+The forward pass that gathers the evidence belongs to the reader, since chunk
+and catalyst run as one pass.
+"""
+
+from __future__ import annotations
+
+from torch import Tensor
+
+from infinipot.policy import Policy
+from infinipot.pot import Evidence, Pot
+
+
+def distill(pot: Pot, policy: Policy, budget: int, opening: int = 0, recent: int = 0) -> None:
+    """Reduce every pot layer to `budget` entries; `opening` first and `recent` last slots stay."""
+    if budget < pot.fill:
+        pot.keep([_choose(policy, evidence, budget) for evidence in pot.evidence(opening, recent)])
+
+
+def _choose(policy: Policy, evidence: Evidence | None, budget: int) -> Tensor | None:
+    return None if evidence is None else policy.select(evidence, budget)

@@ -1,0 +1,1 @@
+"""The sole importer of transformers: loading, tokenizers, the cache, the attention function."""

@@ -1,0 +1,89 @@
+"""Our attention as a transformers attention implementation named "infinipot".
+
+Serves models with and without a pot: without padding it is lower-right causal
+and needs no mask at all; with padding, packing or a static cache it uses the
+mask transformers builds. When a pot is being watched, the catalyst's scores
+are taken on the way. No model code is patched.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from transformers import AttentionInterface, AttentionMaskInterface
+from transformers.masking_utils import sdpa_mask
+
+from infinipot.attention import attend, attend_masked
+from infinipot.pot import Pot, PotLayer
+from infinipot.scores import catalyst_score
+
+NAME = "infinipot"
+
+
+def infinipot_attention(
+    module: nn.Module,
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    attention_mask: Tensor | None,
+    scaling: float | None = None,
+    softcap: float | None = None,
+    sliding_window: int | None = None,
+    pot: Pot | None = None,
+    **_: Any,
+) -> tuple[Tensor, None]:
+    """Attention output [B, Q, Hq, Dv]; leaves the catalyst's score in the pot's layer when it is watched."""
+    scale = query.shape[-1] ** -0.5 if scaling is None else scaling
+    if attention_mask is None:
+        out = attend(query, key, value, scale, sliding_window, softcap)
+    else:
+        out = attend_masked(query, key, value, scale, attention_mask, softcap)
+    if pot is not None and pot.watch:
+        layer = pot.layers[int(module.layer_idx)]  # type: ignore[arg-type]  # an int on every attention module
+        if isinstance(layer, PotLayer):
+            layer.score = catalyst_score(query[:, :, -pot.watch :], key, scale, softcap)
+    return out.transpose(1, 2).contiguous(), None
+
+
+def infinipot_mask(
+    batch_size: int,
+    q_length: int,
+    kv_length: int,
+    q_offset: int | Tensor = 0,
+    kv_offset: int = 0,
+    attention_mask: Tensor | None = None,
+    allow_is_causal_skip: bool = True,
+    **kwargs: Any,
+) -> Tensor | None:
+    """None where plain lower-right causal attention is meant; otherwise the explicit boolean mask."""
+    aligned = isinstance(q_offset, int) and q_offset + q_length == kv_offset + kv_length
+    padded = attention_mask is not None and not bool(attention_mask.all())
+    if allow_is_causal_skip and aligned and not padded:
+        return None
+    mask: Tensor | None = sdpa_mask(
+        batch_size=batch_size,
+        q_length=q_length,
+        kv_length=kv_length,
+        q_offset=q_offset,
+        kv_offset=kv_offset,
+        attention_mask=attention_mask,
+        allow_is_causal_skip=False,
+        **kwargs,
+    )
+    return mask
+
+
+def register() -> None:
+    """Make the implementation known to transformers; harmless when repeated."""
+    AttentionInterface.register(NAME, infinipot_attention)
+    # Without a mask function of the same name transformers drops masks silently.
+    AttentionMaskInterface.register(NAME, infinipot_mask)
+
+
+def use(model: nn.Module) -> None:
+    """Switch a model to this implementation."""
+    register()
+    torch._assert(hasattr(model, "set_attn_implementation"), "not a transformers model")
+    model.set_attn_implementation(NAME)  # type: ignore[operator]

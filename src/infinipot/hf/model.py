@@ -1,0 +1,119 @@
+"""A transformers model behind the reader's `Model` protocol.
+
+Works with any decoder whose attention goes through the attention interface and
+whose keys carry RoPE; `_probe` checks on the model itself that its keys turn
+the way the pot turns them and that its head is what we take it for, so an
+unsupported family is refused rather than read wrongly.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from infinipot.errors import ConfigError, ModelError
+from infinipot.hf import attention
+from infinipot.hf.cache import PotCache
+from infinipot.hf.rope import frequencies
+from infinipot.pot import LayerSpec, Pot
+from infinipot.rope import Rotation
+
+PROBE_STEPS = 7
+
+
+class HFModel:
+    """Runs a transformers causal language model on pots."""
+
+    def __init__(self, model: Any) -> None:
+        self.model = model.eval()
+        self.config = model.config.get_text_config()
+        self.device: torch.device = model.get_input_embeddings().weight.device
+        self.vocabulary: int = self.config.vocab_size
+        self.head = model.get_output_embeddings()
+        self.softcap: float | None = getattr(self.config, "final_logit_softcapping", None)
+        attention.use(model)
+        self._probe()
+
+    def windows(self) -> list[int | None]:
+        """The attention window of every layer; None for one that sees everything."""
+        width = getattr(self.config, "sliding_window", None)
+        kinds = getattr(self.config, "layer_types", None)
+        if kinds is None:
+            return [width] * self.config.num_hidden_layers
+        return [width if kind == "sliding_attention" else None for kind in kinds]
+
+    def new_pot(self, capacity: int, keep: int) -> Pot:
+        """Return an empty pot with this model's layers."""
+        windows = self.windows()
+        if all(width is not None and width < capacity for width in windows):
+            raise ConfigError(
+                f"every layer of this model sees only {max(filter(None, windows))} tokens back, so a pot of "
+                f"{capacity} would never be distilled: use --capacity {max(filter(None, windows))} or less"
+            )
+        specs = zip(frequencies(self.model, capacity), windows, strict=True)
+        return Pot([LayerSpec(found, width) for found, width in specs], capacity, keep)
+
+    @torch.no_grad()
+    def forward(self, tokens: Tensor, pot: Pot) -> Tensor:
+        """Write tokens [B, n] into the pot and return their hidden states [B, n, H]."""
+        out = self.model.base_model(
+            input_ids=tokens, past_key_values=PotCache(pot), use_cache=True, pot=pot
+        )
+        hidden: Tensor = out.last_hidden_state
+        return hidden
+
+    @torch.no_grad()
+    def logits(self, hidden: Tensor) -> Tensor:
+        """Next-token logits [..., V] of hidden states [..., H]."""
+        logits: Tensor = self.head(hidden)
+        return logits if self.softcap is None else torch.tanh(logits / self.softcap) * self.softcap
+
+    @torch.no_grad()
+    def _probe(self) -> None:
+        """Refuse a model whose positions or head are not what the pot assumes.
+
+        With a single token every hidden state is the same at any position, so its keys at
+        positions 0 and 7 may differ in nothing but their rotation.
+        """
+        token = torch.ones(1, 1, dtype=torch.long, device=self.device)
+        near, far = _Recorder(), _Recorder()
+        out = self.model.base_model(input_ids=token, past_key_values=near, use_cache=True)
+        at = torch.full_like(token, PROBE_STEPS)
+        self.model.base_model(input_ids=token, position_ids=at, past_key_values=far, use_cache=True)
+        for index, found in enumerate(frequencies(self.model, PROBE_STEPS + 1, freeze=False)):
+            keys = far.keys[index]
+            steps = torch.full(keys.shape[:-1], PROBE_STEPS, device=keys.device)
+            turned = Rotation(found.to(keys.device), PROBE_STEPS).back(keys, steps)
+            _same(turned, near.keys[index], f"the keys of layer {index} do not follow plain RoPE")
+        logits = self.model(input_ids=token, use_cache=False).logits
+        _same(self.logits(out.last_hidden_state), logits, "its output head is not a known one")
+
+
+class _Recorder:
+    """Stands in for a cache during the probe and remembers the keys it was shown."""
+
+    is_sliding = (False,)
+    is_compileable = False
+
+    def __init__(self) -> None:
+        self.keys: dict[int, Tensor] = {}
+
+    def update(self, key_states: Tensor, value_states: Tensor, layer_idx: int, *_: Any, **__: Any) -> tuple[Tensor, Tensor]:
+        self.keys[layer_idx] = key_states
+        return key_states, value_states
+
+    def get_seq_length(self, *_: Any) -> int:
+        return 0
+
+    get_query_offset = get_seq_length
+
+    def get_mask_sizes(self, query_length: int, *_: Any) -> tuple[int, int]:
+        return query_length, 0
+
+
+def _same(found: Tensor, wanted: Tensor, otherwise: str) -> None:
+    error = (found.float() - wanted.float()).norm() / wanted.float().norm().clamp(min=1e-12)
+    if not error < 0.02:  # bf16 rounding is 0.3%; a wrong rotation is off by 100%; NaN is refused too
+        raise ModelError(f"this model is not supported: {otherwise} (relative error {float(error):.2f})")

@@ -1,0 +1,1 @@
+"""One leaf file per eviction method; none imports another."""

@@ -1,0 +1,260 @@
+"""The loop: read what fits, distil, go on; answer, and distil while answering.
+
+Enters at tokens or text, leaves as tokens or text. Knows a model only as three
+functions and a tokenizer only as its protocol, so it runs on any engine.
+Progress is yielded, never called back.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+import torch
+from torch import Tensor
+
+from infinipot.catalyst import catalyst_text
+from infinipot.config import PotConfig
+from infinipot.distill import distill
+from infinipot.errors import InputError
+from infinipot.policy import Policy
+from infinipot.pot import Pot
+from infinipot.sampling import sample
+from infinipot.scores import novelty
+from infinipot.text import Detokenizer, Format, Tokenizer
+
+BLOCK = 4096  # most tokens in one forward: bounds activations when the pot is large
+RECENT = 64  # last slots that survive a distillation in the middle of an answer, so that it stays coherent
+
+
+class Model(Protocol):
+    """What the reader needs of a language model."""
+
+    device: torch.device
+    vocabulary: int
+
+    def new_pot(self, capacity: int, keep: int) -> Pot:
+        """Return an empty pot with this model's layers."""
+
+    def forward(self, tokens: Tensor, pot: Pot) -> Tensor:
+        """Write tokens [B, n] into the pot and return their hidden states [B, n, H]."""
+
+    def logits(self, hidden: Tensor) -> Tensor:
+        """Next-token logits [..., V] of hidden states [..., H]."""
+
+
+@dataclass(frozen=True)
+class Progress:
+    """Where reading stands."""
+
+    tokens_read: int
+    cycles: int
+    fill: int
+    capacity: int
+    seconds: float
+
+
+@dataclass(frozen=True)
+class Generation:
+    """How an answer is generated."""
+
+    max_new_tokens: int = 128
+    temperature: float = 0.0
+    seed: int | None = None
+
+    def generator(self, device: torch.device) -> torch.Generator:
+        """Return the random source of one answer."""
+        source = torch.Generator(device=device)
+        if self.seed is None:
+            source.seed()
+        else:
+            source.manual_seed(self.seed)
+        return source
+
+
+class Reader:
+    """A model, a pot, and the text read so far."""
+
+    def __init__(
+        self,
+        model: Model,
+        tokenizer: Tokenizer,
+        policy: Policy,
+        config: PotConfig,
+        format: Format = "plain",
+        catalyst: str = "general",
+        question: str | None = None,
+    ) -> None:
+        self.model, self.tokenizer, self.policy, self.config = model, tokenizer, policy, config
+        self.frame = tokenizer.frame(format)
+        self.catalyst = self._closing(catalyst_text(catalyst, question)) if "catalyst" in policy.needs else []
+        config.chunk(len(self.catalyst))
+        self.pot = model.new_pot(config.capacity, config.kept)
+        self.tokens_read = 0
+        self.seconds = 0.0
+        self._last: Tensor | None = None  # [B, 1, H] hidden state before the next token: its novelty needs it
+        self._pending: list[int] = []  # tokens said to the user and not written yet
+        self._answered = False
+
+    # Reading ------------------------------------------------------------------
+
+    def read(self, text: str | Iterable[str]) -> Progress:
+        """Read a text of any length, whole or in pieces."""
+        for _ in self.reading(text):
+            pass
+        return self.progress()
+
+    def reading(self, text: str | Iterable[str]) -> Iterator[Progress]:
+        """Read a text, yielding after every forward pass."""
+        pieces = [text] if isinstance(text, str) else text
+        return self.reading_tokens(self.tokenizer.encode_stream(pieces))
+
+    def reading_tokens(self, stream: Iterable[Sequence[int]]) -> Iterator[Progress]:
+        """Read tokens as they come, yielding after every forward pass."""
+        waiting = self._preamble()
+        unread = -len(waiting)  # the opening is ours, not the text's
+        for ids in stream:
+            waiting.extend(ids)
+            while len(waiting) > self._space():
+                count = min(self._space(), BLOCK)
+                self._write(waiting[:count], distil=count == self._space())
+                unread = self._count(unread + count)
+                del waiting[:count]
+                yield self.progress()
+        while waiting:
+            count = min(len(waiting), BLOCK)
+            self._write(waiting[:count])
+            unread = self._count(unread + count)
+            del waiting[:count]
+            yield self.progress()
+
+    def _count(self, tokens: int) -> int:
+        """Count tokens of the text; return what is still owed to the opening (at most 0)."""
+        self.tokens_read += max(0, tokens)
+        return min(0, tokens)
+
+    def progress(self) -> Progress:
+        """Return where reading stands."""
+        pot = self.pot
+        return Progress(self.tokens_read, pot.cycles, pot.fill, pot.capacity, self.seconds)
+
+    # Answering ----------------------------------------------------------------
+
+    def ask(self, question: str, generation: Generation = Generation()) -> str:  # noqa: B008  frozen
+        """Answer a question; the pot stays as it was, so questions do not see each other."""
+        return "".join(self.fork().answer(question, generation)).strip()
+
+    def answer(self, question: str, generation: Generation = Generation()) -> Iterator[str]:  # noqa: B008
+        """Yield the answer's text as it is generated; the question and it use up this reader's pot."""
+        yield from self._say(self._closing(question), generation, final=True)
+
+    def chat(self, message: str, generation: Generation = Generation()) -> Iterator[str]:  # noqa: B008
+        """Yield the reply to a message; message and reply stay in the pot, however long the talk."""
+        frame, ids = self.frame, self.tokenizer.encode(message)
+        turn = [*frame.turn_before, *ids, *frame.turn_after] if self._answered else self._closing(message)
+        self._answered = True
+        yield from self._say(turn, generation, final=False)
+
+    def _closing(self, question: str) -> list[int]:
+        return [*self.frame.ask_before, *self.tokenizer.encode(question), *self.frame.ask_after]
+
+    def _say(self, prompt: list[int], generation: Generation, final: bool) -> Iterator[str]:
+        """Turn generated tokens into text, up to a stop string."""
+        text, stops = Detokenizer(self.tokenizer), self.frame.stop_strings
+        said = ""
+        for token in self.generate(prompt, generation, final=final):
+            piece = text.push(token)
+            said = (said + piece)[-256:]
+            yield piece
+            if any(stop in said.lstrip() for stop in stops):
+                return
+        yield text.flush()
+
+    def generate(self, prompt: Sequence[int], generation: Generation, final: bool = False) -> Iterator[int]:
+        """Yield new tokens after the prompt, up to a stop token, distilling when the pot is full.
+
+        Nothing of the prompt is lost: the pot is distilled before it if need be. With
+        `final` nothing will follow the answer, so it may use the pot to the brim.
+        """
+        source = generation.generator(self.model.device)
+        prompt, most = [*self._preamble(), *prompt], generation.max_new_tokens
+        brim = final and len(prompt) + most <= self.pot.room
+        if not brim:
+            self._make_room(len(prompt))
+        hidden = self._write(prompt)
+        for step in range(most):
+            token = int(sample(self.model.logits(hidden[:, -1]), generation.temperature, source))
+            if token in self.tokenizer.stop_ids:
+                return
+            self._pending = [token]
+            yield token
+            if step + 1 == most:
+                return
+            self._pending = []
+            full = self.pot.fill + 1 >= self.config.capacity - len(self.catalyst)
+            hidden = self._write([token], distil=full and not brim, recent=RECENT)
+
+    # One forward ----------------------------------------------------------------
+
+    def fork(self) -> Reader:
+        """Return an independent reader with the same pot."""
+        twin = object.__new__(type(self))
+        twin.__dict__.update(self.__dict__, pot=self.pot.fork(), _pending=list(self._pending))
+        return twin
+
+    def _preamble(self) -> list[int]:
+        """What must be written before anything else: the opening, or an answer's last token."""
+        ids = list(self.frame.opening) if self.pot.tokens == 0 else self._pending
+        self._pending = []
+        return ids
+
+    def _space(self) -> int:
+        """Tokens that fit beside the catalyst."""
+        return self.config.capacity - len(self.catalyst) - self.pot.fill
+
+    def _make_room(self, count: int) -> None:
+        """Distil if `count` tokens and one more would not fit beside the catalyst."""
+        if count < self._space():
+            return
+        budget = min(self.config.kept, self.config.capacity - len(self.catalyst) - count - 1)
+        if budget < max(1, self.config.opening):
+            need = count + len(self.catalyst) + self.config.kept + 1
+            raise InputError(
+                f"the question has {count} tokens, too many for a pot of {self.config.capacity}: "
+                f"shorten it or use --capacity {need}"
+            )
+        self._write([], distil=True, budget=budget)
+
+    @torch.no_grad()
+    def _write(
+        self, tokens: Sequence[int], distil: bool = False, recent: int = 0, budget: int | None = None
+    ) -> Tensor:
+        """Run tokens, and the catalyst in the same pass if the pot is to be distilled after them."""
+        started = time.perf_counter()
+        extra = self.catalyst if distil else []
+        ids = torch.tensor([[*tokens, *extra]], dtype=torch.long, device=self.model.device)
+        hidden = self._last if self._last is not None else torch.empty(0)
+        if ids.shape[1]:
+            with self.pot.writing(len(tokens), len(extra)):
+                hidden = self.model.forward(ids, self.pot)[:, : len(tokens)]
+        if len(tokens):
+            if "novelty" in self.policy.needs:
+                self.pot.note_novelty(self._novelty(hidden, ids[:, : len(tokens)]))
+            self._last = hidden[:, -1:].clone()
+        if distil:
+            budget = self.config.kept if budget is None else budget
+            recent = min(recent, budget // 4)
+            distill(self.pot, self.policy, budget, self.config.opening, recent)
+        self.seconds += time.perf_counter() - started
+        return hidden
+
+    def _novelty(self, hidden: Tensor, tokens: Tensor) -> Tensor:
+        """Novelty [B, n] of tokens; the very first has no past, so every token was equally likely."""
+        if self._last is None:
+            first = torch.full_like(tokens[:, :1], self.model.vocabulary, dtype=torch.float32).log()
+            rest = novelty(hidden[:, :-1], tokens[:, 1:], self.model.logits)
+            return torch.cat((first, rest), dim=1)
+        before = torch.cat((self._last.to(hidden.device), hidden[:, :-1]), dim=1)
+        return novelty(before, tokens, self.model.logits)

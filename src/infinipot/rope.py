@@ -1,0 +1,42 @@
+"""Context-Reset RoPE (paper, section 3.5): turning keys back to new positions.
+
+A model hands us keys already rotated to the position they were written at.
+Keeping such a key as its *anchor* and always turning from there, in float32,
+rounds once however many distillations follow; turning the stored copy again
+and again would round each time. Frequencies come from the model, so plain,
+Llama-3, YaRN, longrope and partial RoPE are all the same to this module.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+
+class Rotation:
+    """Turns keys back by whole positions, for one set of RoPE frequencies.
+
+    Angles are computed in float64 and stored as float32 tables, one row per
+    number of positions: a float32 angle of some thousand radians would already
+    be off by 2e-4.
+    """
+
+    def __init__(self, frequencies: Tensor, span: int) -> None:
+        steps = torch.arange(span + 1, dtype=torch.float64)
+        angles = steps[:, None] * frequencies.detach().cpu().double()  # [span + 1, R/2]
+        self.cos = angles.cos().float().to(frequencies.device)
+        self.sin = angles.sin().float().to(frequencies.device)
+
+    @property
+    def width(self) -> int:
+        """R: leading dimensions that turn; the rest of a partial-rotary head stays as it is."""
+        return 2 * self.cos.shape[-1]
+
+    def back(self, keys: Tensor, steps: Tensor) -> Tensor:
+        """Turn keys [..., S, D] back by `steps` [..., S] positions, rounding once to their dtype."""
+        cos, sin = self.cos[steps], self.sin[steps]  # [..., S, R/2]
+        half = self.cos.shape[-1]
+        work = keys.to(torch.promote_types(keys.dtype, torch.float32))
+        first, second, rest = work[..., :half], work[..., half : 2 * half], work[..., 2 * half :]
+        turned = torch.cat((first * cos + second * sin, second * cos - first * sin, rest), dim=-1)
+        return turned.to(keys.dtype)

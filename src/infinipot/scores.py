@@ -1,0 +1,70 @@
+"""Importance of slots: pure tensor functions from equations 2 and 4 of the paper.
+
+Nothing here knows where queries, keys or hidden states come from. Large
+temporaries are never made: catalyst queries and vocabulary rows go in blocks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from infinipot.config import Pooling
+
+QUERY_BLOCK = 64
+VOCAB_ROWS = 128
+
+
+def catalyst_score(
+    queries: Tensor, keys: Tensor, scale: float, softcap: float | None = None, block: int = QUERY_BLOCK
+) -> Tensor:
+    """Attention every slot before the catalyst receives from it (eq. 2).
+
+    queries [B, Hq, P, D] are the catalyst's, keys [B, Hkv, S + P, D] end with its
+    own. Softmax runs over all keys a query sees; probabilities are summed over the
+    P queries and averaged over the query heads that share a KV head -> [B, Hkv, S].
+    """
+    batch, heads, count, dim = queries.shape
+    groups, slots = heads // keys.shape[1], keys.shape[2] - count
+    grouped = queries.reshape(batch, keys.shape[1], groups, count, dim)
+    wide = keys.to(torch.promote_types(keys.dtype, torch.float32))[:, :, None]  # [B, Hkv, 1, S + P, D]
+    places = torch.arange(slots + count, device=keys.device)
+    total = wide.new_zeros(batch, keys.shape[1], slots)
+    for start in range(0, count, block):
+        part = grouped[..., start : start + block, :].to(wide.dtype)
+        logits = softcapped(part @ wide.mT * scale, softcap)  # [B, Hkv, G, p, S + P]
+        last = slots + start + torch.arange(part.shape[-2], device=keys.device)
+        logits = logits.masked_fill(places > last[:, None], float("-inf"))
+        total += logits.softmax(-1)[..., :slots].sum(-2).mean(2)
+    return total
+
+
+def softcapped(logits: Tensor, softcap: float | None) -> Tensor:
+    """Gemma-2's soft limit on attention logits; the identity without one."""
+    return logits if softcap is None else torch.tanh(logits / softcap) * softcap
+
+
+def pool(score: Tensor, kernel: int, pooling: Pooling) -> Tensor:
+    """Average or maximum over `kernel` neighbouring slots of [B, Hkv, S]; edges use what is there."""
+    if kernel == 1:
+        return score
+    if pooling == "max":
+        return F.max_pool1d(score, kernel, stride=1, padding=kernel // 2)
+    return F.avg_pool1d(score, kernel, stride=1, padding=kernel // 2, count_include_pad=False)
+
+
+def novelty(hidden: Tensor, targets: Tensor, head: Callable[[Tensor], Tensor], rows: int = VOCAB_ROWS) -> Tensor:
+    """-log p of each target given the hidden state before it (eq. 4), float32.
+
+    hidden [B, T, H], targets [B, T] -> [B, T]. Only `rows` rows of vocabulary
+    logits exist at a time: [tokens, vocabulary] would dwarf the pot.
+    """
+    flat, wanted = hidden.flatten(0, 1), targets.flatten()
+    parts = []
+    for start in range(0, flat.shape[0], rows):
+        logits = head(flat[start : start + rows])
+        parts.append(F.cross_entropy(logits.float(), wanted[start : start + rows], reduction="none"))
+    return torch.cat(parts).view(targets.shape) if parts else hidden.new_zeros(targets.shape).float()
