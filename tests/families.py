@@ -9,7 +9,7 @@ import torch
 import transformers as tf
 
 SMALL = {
-    "vocab_size": 97,
+    "vocab_size": 320,
     "hidden_size": 48,
     "intermediate_size": 64,
     "num_hidden_layers": 3,
@@ -51,7 +51,7 @@ FAMILIES: dict[str, tuple[str, dict[str, Any]]] = {
     ),
     "mistral-v0.1": ("Mistral", {"sliding_window": 256}),
     "mistral-v0.2": ("Mistral", {"sliding_window": None}),
-    "mistral-v0.3": ("Mistral", {"sliding_window": None, "vocab_size": 131}),
+    "mistral-v0.3": ("Mistral", {"sliding_window": None, "vocab_size": 352}),
     "gemma-2": (
         "Gemma2",
         {
@@ -66,7 +66,7 @@ FAMILIES: dict[str, tuple[str, dict[str, Any]]] = {
         {**GEMMA, "num_hidden_layers": 4, "layer_types": [LOCAL, LOCAL, GLOBAL, LOCAL]},
     ),
     "phi-3": ("Phi3", {"partial_rotary_factor": 0.75}),
-    "phi-3-longrope": ("Phi3", {"partial_rotary_factor": 0.75, "rope_parameters": LONGROPE}),
+    "phi-3-longrope": ("Phi3", {"original_max_position_embeddings": 64, "rope_parameters": LONGROPE}),
     "qwen2.5": ("Qwen2", {}),
     "qwen2.5-yarn": ("Qwen2", {"rope_parameters": YARN_ROPE}),
     "qwen3": ("Qwen3", {"head_dim": 16}),

@@ -55,6 +55,7 @@ class PotLayer:
     def __init__(self, capacity: int, keep: int, rotation: Rotation) -> None:
         self.capacity, self.keep_most, self.rotation = capacity, keep, rotation
         self.fill = 0
+        self.tokens = 0  # tokens ever written here, the catalyst's excepted
         self.anchored = 0  # leading slots that were kept before, so their anchor is not the key itself
         self.score: Tensor | None = None  # [B, Hkv, S] left here by the last watched forward
         self.keys = self.values = self.anchors = torch.empty(0)
@@ -76,29 +77,34 @@ class PotLayer:
         """KV entries held per head."""
         return self.fill
 
-    def append(self, keys: Tensor, values: Tensor, source: Tensor, volatile: int) -> tuple[Tensor, Tensor]:  # noqa: ARG002  a window layer needs it
+    def append(self, keys: Tensor, values: Tensor) -> tuple[Tensor, Tensor]:
         """Write new entries [B, Hkv, n, D] after the last slot; return all keys and values."""
         if self.keys.numel() == 0:
             self._allocate(keys, values)
-        end = self.fill + keys.shape[2]
+        count = keys.shape[2]
+        end = self.fill + count
         if end > self.capacity:
             raise PotOverflowError(
                 f"{end} entries do not fit a pot of {self.capacity}: read through a Reader, which distils in time"
             )
         self.keys[:, :, self.fill : end] = keys
         self.values[:, :, self.fill : end] = values
-        self.source[:, :, self.fill : end] = source
+        self.source[:, :, self.fill : end] = torch.arange(self.tokens, self.tokens + count, device=keys.device)
         self.novelty[:, :, self.fill : end] = 0
-        self.fill = end
+        self.fill, self.tokens = end, self.tokens + count
         return self.keys[:, :, :end], self.values[:, :, :end]
+
+    def trim(self, count: int) -> None:
+        """Forget the last `count` entries."""
+        self.fill, self.tokens = self.fill - count, self.tokens - count
 
     def mark(self) -> Any:
         """Return what `rewind` needs to undo an append."""
-        return self.fill
+        return self.fill, self.tokens
 
     def rewind(self, mark: Any) -> None:
         """Forget what was appended since `mark`."""
-        self.fill = mark
+        self.fill, self.tokens = mark
 
     def keep(self, slots: Tensor) -> None:
         """Keep the slots [B, Hkv, n] (sorted) and nothing else; slot i then has position i."""
@@ -127,7 +133,7 @@ class PotLayer:
     def copy(self) -> PotLayer:
         """Return a second pot layer with the same content."""
         twin = PotLayer(self.capacity, self.keep_most, self.rotation)
-        twin.fill, twin.anchored, twin.score = self.fill, self.anchored, self.score
+        twin.fill, twin.tokens, twin.anchored = self.fill, self.tokens, self.anchored
         if self.keys.numel():
             twin._allocate(self.keys, self.values)
             for name, length in _COLUMNS.items():
@@ -168,7 +174,7 @@ class WindowLayer:
         """KV entries held per head."""
         return self.keys.shape[2] if self.keys.numel() else 0
 
-    def append(self, keys: Tensor, values: Tensor, source: Tensor, volatile: int) -> tuple[Tensor, Tensor]:  # noqa: ARG002  a pot layer needs it
+    def append(self, keys: Tensor, values: Tensor, volatile: int) -> tuple[Tensor, Tensor]:
         """Return the window's and the new keys and values; remember all but the last `volatile`."""
         if self.keys.numel() == 0:
             self.keys = self.anchors = keys[:, :, :0]
@@ -215,7 +221,6 @@ class Pot:
         for spec in specs:
             rotations.setdefault(id(spec.frequencies), Rotation(spec.frequencies, 2 * capacity))
         self.layers = [self._layer(spec, rotations[id(spec.frequencies)]) for spec in specs]
-        self.tokens = 0  # tokens ever written, the catalyst's excepted
         self.cycles = 0
         self.watch = 0  # how many last tokens of the coming forward are catalyst: scored, then dropped
 
@@ -236,6 +241,11 @@ class Pot:
         return self.pot_layers[0].fill
 
     @property
+    def tokens(self) -> int:
+        """Tokens ever written, the catalyst's excepted."""
+        return self.pot_layers[0].tokens
+
+    @property
     def room(self) -> int:
         """Free slots."""
         return self.capacity - self.fill
@@ -247,12 +257,12 @@ class Pot:
 
     def append(self, layer: int, keys: Tensor, values: Tensor) -> tuple[Tensor, Tensor]:
         """Write one layer's new keys and values [B, Hkv, n, D]; return everything its queries may see."""
-        source = torch.arange(self.tokens, self.tokens + keys.shape[2], device=keys.device)
-        return self.layers[layer].append(keys, values, source, self.watch)
+        into = self.layers[layer]
+        return into.append(keys, values) if isinstance(into, PotLayer) else into.append(keys, values, self.watch)
 
     @contextmanager
-    def writing(self, count: int, catalyst: int = 0) -> Iterator[None]:
-        """Around a forward of `count` tokens and a catalyst: all of it is written, or nothing.
+    def writing(self, catalyst: int = 0) -> Iterator[None]:
+        """Around a forward of tokens and, last, a catalyst: all of it is written, or nothing.
 
         The catalyst's entries are there while it runs, and dropped at the end.
         """
@@ -267,8 +277,7 @@ class Pot:
         finally:
             self.watch = 0
         for layer in self.pot_layers:
-            layer.fill -= catalyst
-        self.tokens += count
+            layer.trim(catalyst)
 
     def note_novelty(self, novelty: Tensor) -> None:
         """Write novelty [B, n] into the column of the last n slots, for every layer and head."""
@@ -308,7 +317,7 @@ class Pot:
         """Return an independent pot with the same content."""
         twin = Pot([], self.capacity, self.keep_most)
         twin.layers = [layer.copy() for layer in self.layers]
-        twin.tokens, twin.cycles = self.tokens, self.cycles
+        twin.cycles = self.cycles
         return twin
 
 

@@ -172,6 +172,15 @@ class Reader:
                 return
         yield text.flush()
 
+    def prompt(self, question: str, max_new_tokens: int) -> list[int]:
+        """Return the question's tokens after making room for them and for an answer of that length.
+
+        For engines that generate by themselves and cannot distil on the way.
+        """
+        ids = [*self._preamble(), *self._closing(question)]
+        self._make_room(len(ids), max_new_tokens)
+        return ids
+
     def generate(self, prompt: Sequence[int], generation: Generation, final: bool = False) -> Iterator[int]:
         """Yield new tokens after the prompt, up to a stop token, distilling when the pot is full.
 
@@ -182,7 +191,7 @@ class Reader:
         prompt, most = [*self._preamble(), *prompt], generation.max_new_tokens
         brim = final and len(prompt) + most <= self.pot.room
         if not brim:
-            self._make_room(len(prompt))
+            self._make_room(len(prompt), 1 + len(self.catalyst))
         hidden = self._write(prompt)
         for step in range(most):
             token = int(sample(self.model.logits(hidden[:, -1]), generation.temperature, source))
@@ -206,6 +215,8 @@ class Reader:
 
     def _preamble(self) -> list[int]:
         """What must be written before anything else: the opening, or an answer's last token."""
+        if self.pot.room < len(self.catalyst):
+            raise InputError("this reader's pot was filled by its answer: use ask(), or fork() before answer()")
         ids = list(self.frame.opening) if self.pot.tokens == 0 else self._pending
         self._pending = []
         return ids
@@ -214,15 +225,15 @@ class Reader:
         """Tokens that fit beside the catalyst."""
         return self.config.capacity - len(self.catalyst) - self.pot.fill
 
-    def _make_room(self, count: int) -> None:
-        """Distil if `count` tokens and one more would not fit beside the catalyst."""
-        if count < self._space():
+    def _make_room(self, count: int, after: int) -> None:
+        """Distil, harder than usual if need be, when `count` tokens and `after` more would not fit."""
+        if count + after <= self.pot.room:
             return
-        budget = min(self.config.kept, self.config.capacity - len(self.catalyst) - count - 1)
+        budget = min(self.config.kept, self.config.capacity - count - after)
         if budget < max(1, self.config.opening):
-            need = count + len(self.catalyst) + self.config.kept + 1
+            need = self.config.kept + count + after
             raise InputError(
-                f"the question has {count} tokens, too many for a pot of {self.config.capacity}: "
+                f"a question of {count} tokens is too long for a pot of {self.config.capacity}: "
                 f"shorten it or use --capacity {need}"
             )
         self._write([], distil=True, budget=budget)
@@ -237,7 +248,7 @@ class Reader:
         ids = torch.tensor([[*tokens, *extra]], dtype=torch.long, device=self.model.device)
         hidden = self._last if self._last is not None else torch.empty(0)
         if ids.shape[1]:
-            with self.pot.writing(len(tokens), len(extra)):
+            with self.pot.writing(len(extra)):
                 hidden = self.model.forward(ids, self.pot)[:, : len(tokens)]
         if len(tokens):
             if "novelty" in self.policy.needs:

@@ -1,0 +1,108 @@
+"""`infinipot ask`: read files of any length, answer one question about them."""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from infinipot.catalyst import catalyst_text
+from infinipot.cli import options as o
+from infinipot.cli.screen import Meter, note, stream_answer, summary, watch_reading
+from infinipot.config import DEFAULT_CAPACITY
+from infinipot.errors import InputError
+from infinipot.hf.catalog import DEFAULT_MODEL
+from infinipot.measure import peak_memory_bytes
+from infinipot.text import check_text, read_text
+
+if TYPE_CHECKING:
+    from infinipot.reader import Reader
+    from infinipot.recipes import Recipe
+
+Question = Annotated[str, typer.Argument(help="What to ask.")]
+Files = Annotated[
+    list[str] | None,
+    typer.Option("--file", "-f", help="UTF-8 text to read; repeat for several, - for standard input."),
+]
+
+
+def ask(
+    question: Question,
+    file: Files = None,
+    model: o.ModelName = DEFAULT_MODEL,
+    capacity: o.Capacity = DEFAULT_CAPACITY,
+    keep: o.Keep = None,
+    novelty: o.Novelty = 0.5,
+    catalyst: o.Catalyst = "question",
+    pool: o.Pool = 1,
+    pooling: o.PoolKind = o.PoolingName.mean,
+    opening: o.Opening = 0,
+    format: o.FormatOption = None,
+    device: o.Device = "auto",
+    dtype: o.Dtype = "auto",
+    max_new_tokens: o.MaxNewTokens = 128,
+    temperature: o.Temperature = 0.0,
+    seed: o.Seed = None,
+    as_json: o.Json = False,
+) -> None:
+    """Read text of any length in a pot of fixed size, then answer a question about it."""
+    config = o.pot_config(capacity, keep, novelty, pool, pooling, opening)
+    catalyst_text(catalyst, question)
+    if not question.strip():
+        raise InputError("the question is empty")
+    meter = open_files(file or [])
+    from infinipot.recipes import Recipe
+
+    wanted = o.generation(max_new_tokens, temperature, seed)
+    started = time.perf_counter()
+    engine = o.open_engine(model, device, dtype)
+    recipe = Recipe(config=config, catalyst=catalyst, format=format.value if format else engine.format)
+    reader = recipe.reader(engine.model, engine.tokenizer, question)
+    loaded = time.perf_counter()
+    watch_reading(reader, meter)
+    read = time.perf_counter()
+    pieces = reader.answer(question, wanted)
+    answer = "".join(pieces).strip() if as_json else stream_answer(pieces)
+    seconds = {"load": loaded - started, "read": read - loaded, "answer": time.perf_counter() - read}
+    if as_json:
+        print(json.dumps(report(engine.name, recipe, reader, answer, seconds), ensure_ascii=False))
+    else:
+        note(summary(reader))
+
+
+def open_files(names: list[str]) -> Meter:
+    """Check every file before any long work starts; return their text as one stream."""
+    if not names:
+        raise InputError("nothing to read: give --file NAME, or --file - for standard input")
+    if names.count("-") > 1:
+        raise InputError("standard input can be read only once: give --file - once")
+    sizes = [check_text(name) for name in names if name != "-"]
+    return Meter(_texts(names), sum(sizes) if "-" not in names else None)
+
+
+def _texts(names: list[str]) -> Iterator[str]:
+    for index, name in enumerate(names):
+        if index:
+            yield "\n\n"
+        yield from read_text(sys.stdin.buffer if name == "-" else name)
+
+
+def report(
+    model: str, recipe: Recipe, reader: Reader, answer: str, seconds: dict[str, float]
+) -> dict[str, Any]:
+    """Return the document of `--json`."""
+    return {
+        "answer": answer,
+        "tokens_read": reader.tokens_read,
+        "cycles": reader.pot.cycles,
+        "capacity": recipe.config.capacity,
+        "keep": recipe.config.kept,
+        "peak_memory_bytes": peak_memory_bytes(reader.model.device.type),
+        "seconds": {phase: round(value, 3) for phase, value in seconds.items()},
+        "model": model,
+        "recipe": recipe.describe(),
+    }

@@ -1,0 +1,77 @@
+"""`infinipot chat`: talk for as long as you like, about files if you wish, in a pot of fixed size."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterator
+from typing import Annotated
+
+import typer
+
+from infinipot.catalyst import catalyst_text
+from infinipot.cli import options as o
+from infinipot.cli.ask import open_files
+from infinipot.cli.screen import note, stream_answer, summary, watch_reading
+from infinipot.config import DEFAULT_CAPACITY
+from infinipot.hf.catalog import DEFAULT_MODEL
+
+Files = Annotated[
+    list[str] | None, typer.Option("--file", "-f", help="UTF-8 text to read before the talk; repeat for several.")
+]
+
+
+def chat(
+    file: Files = None,
+    model: o.ModelName = DEFAULT_MODEL,
+    capacity: o.Capacity = DEFAULT_CAPACITY,
+    keep: o.Keep = None,
+    novelty: o.Novelty = 0.5,
+    catalyst: o.Catalyst = "general",
+    pool: o.Pool = 1,
+    pooling: o.PoolKind = o.PoolingName.mean,
+    opening: o.Opening = 0,
+    format: o.FormatOption = None,
+    device: o.Device = "auto",
+    dtype: o.Dtype = "auto",
+    max_new_tokens: o.MaxNewTokens = 256,
+    temperature: o.Temperature = 0.0,
+    seed: o.Seed = None,
+    as_json: o.Json = False,
+) -> None:
+    """Talk with a model, one line a turn; end with an empty line, /quit or Ctrl-D.
+
+    With --json every reply is one JSON document on its own line.
+    """
+    config = o.pot_config(capacity, keep, novelty, pool, pooling, opening)
+    catalyst_text(catalyst)
+    meter = open_files(file) if file else None
+    from infinipot.recipes import Recipe
+
+    wanted = o.generation(max_new_tokens, temperature, seed)
+    engine = o.open_engine(model, device, dtype)
+    recipe = Recipe(config=config, catalyst=catalyst, format=format.value if format else engine.format)
+    reader = recipe.reader(engine.model, engine.tokenizer)
+    if meter is not None:
+        watch_reading(reader, meter)
+        note(summary(reader))
+    for message in _messages():
+        pieces = reader.chat(message, wanted)
+        if as_json:
+            pot = reader.pot
+            reply = {"reply": "".join(pieces).strip(), "cycles": pot.cycles, "fill": pot.fill}
+            print(json.dumps(reply, ensure_ascii=False), flush=True)
+        else:
+            stream_answer(pieces)
+
+
+def _messages() -> Iterator[str]:
+    """Yield the user's lines; a prompt is shown only to a person."""
+    person = sys.stdin.isatty()
+    while True:
+        if person:
+            print("\x1b[1m> \x1b[0m", end="", file=sys.stderr, flush=True)
+        line = sys.stdin.readline()
+        if not line.strip() or line.strip() == "/quit":
+            return
+        yield line.strip()

@@ -1,0 +1,64 @@
+"""The `infinipot` command: its sub-commands, and how errors look (one line, exit code 2)."""
+
+from __future__ import annotations
+
+import sys
+
+import typer
+
+from infinipot import __version__
+from infinipot.cli import ask, chat, demo, models
+from infinipot.errors import InfiniPotError
+
+app = typer.Typer(
+    help="Read text of any length in a fixed number of KV-cache entries.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+app.command("ask")(ask.ask)
+app.command("chat")(chat.chat)
+app.command("demo")(demo.demo)
+app.add_typer(models.app, name="models")
+
+
+def _version(wanted: bool) -> None:
+    if wanted:
+        print(f"infinipot {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def root(
+    version: bool = typer.Option(False, "--version", callback=_version, is_eager=True, help="Show the version."),  # noqa: ARG001
+) -> None:
+    """Read text of any length in a fixed number of KV-cache entries."""
+
+
+def run() -> None:
+    """Entry point of the command."""
+    try:
+        status = app(standalone_mode=False)
+    except InfiniPotError as error:
+        status = _fail(str(error), error.exit_code)
+    except typer.TyperException as error:  # wrong usage; empty when the help was shown instead
+        status = _fail(error.format_message(), 2)
+    except (KeyboardInterrupt, typer.Abort):
+        status = _fail("interrupted", 130)
+    except MemoryError:
+        status = _fail("out of memory: use a smaller --capacity or model", 2)
+    except BrokenPipeError:  # the reader of our output has left: nobody to tell
+        sys.stderr.close()
+        status = 141
+    sys.exit(status or 0)
+
+
+def _fail(message: str, status: int) -> int:
+    if message:
+        print(f"infinipot: {' '.join(message.split())}", file=sys.stderr)
+    return status
+
+
+if __name__ == "__main__":
+    run()

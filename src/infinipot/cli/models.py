@@ -1,0 +1,150 @@
+"""`infinipot models`: see, pull and remove models; and the bar that every first pull shows.
+
+Parses, calls `hf.store` and prints. Imports nothing heavy: `--help` and `list`
+must answer at once, so rich comes in only where something is drawn.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from collections.abc import Generator, Iterator
+from contextlib import closing
+from dataclasses import dataclass
+from itertools import chain, groupby
+from typing import Annotated
+
+import typer
+
+from infinipot.hf import catalog, store
+from infinipot.hf.fetch import Progress
+
+app = typer.Typer(help="See, pull and remove models.", no_args_is_help=True)
+
+Alias = Annotated[str, typer.Argument(help="A name from `infinipot models list`.")]
+Json = Annotated[bool, typer.Option("--json", help="Print one JSON document.")]
+
+
+@dataclass(frozen=True)
+class Row:
+    """One line of the list."""
+
+    alias: str
+    title: str
+    download_bytes: int
+    disk_bytes: int | None
+    installed: bool
+    default: bool
+    format: str
+    licence: str
+    note: str
+
+
+@app.command("list")
+def list_models(as_json: Json = False) -> None:
+    """List the models that can be pulled by name."""
+    rows = list(_rows())
+    if as_json:
+        _print_json({"home": str(store.root()), "models": [vars(row) for row in rows]})
+        return
+    from rich.console import Console
+    from rich.table import Table
+
+    table = Table(box=None, header_style="bold", pad_edge=False)
+    for heading in ("MODEL", "TITLE", "DOWNLOAD", "ON DISK", "INSTALLED", "LICENCE"):
+        right = heading in ("DOWNLOAD", "ON DISK")
+        table.add_column(
+            heading,
+            justify="right" if right else "left",
+            no_wrap=right or heading == "MODEL",
+            overflow="fold",
+        )
+    for row in rows:
+        name = f"{row.alias} *" if row.default else row.alias
+        disk = "-" if row.disk_bytes is None else _megabytes(row.disk_bytes)
+        there = "yes" if row.installed else "no"
+        table.add_row(name, row.title, _megabytes(row.download_bytes), disk, there, row.licence)
+    table.caption = "* used when no model is named"
+    Console().print(table)
+
+
+@app.command()
+def pull(alias: Alias, as_json: Json = False) -> None:
+    """Download a model and make it ready to load; does nothing when it is already there."""
+    release = catalog.find(alias)
+    fresh, start = store.card(alias) is None, time.monotonic()
+    if release.note and fresh:
+        print(f"{release.title}: {release.licence}; {release.note}", file=sys.stderr)
+    draw_pull(store.pull(alias))
+    ready = next(model for model in store.installed() if model.card.alias == alias)
+    seconds = round(time.monotonic() - start, 1)
+    if as_json:
+        told = {"alias": alias, "path": str(ready.path), "disk_bytes": ready.size}
+        _print_json({**told, "pulled": fresh, "seconds": seconds})
+    else:
+        print(
+            f"{alias} is ready in {ready.path}"
+            + (f" ({seconds:.0f} s)" if fresh else " (it was already there)")
+        )
+
+
+@app.command()
+def rm(alias: Alias, as_json: Json = False) -> None:
+    """Delete a pulled model."""
+    freed = store.remove(alias)
+    if as_json:
+        _print_json({"alias": alias, "freed_bytes": freed})
+    else:
+        print(f"removed {alias}, {_megabytes(freed)} freed")
+
+
+def draw_pull(progress: Generator[Progress, None, None]) -> None:
+    """Run a pull to its end under a bar on stderr; whatever stops us stops the pull too."""
+    with closing(progress):
+        first = next(progress, None)
+        if first is not None:  # else there is nothing to do and nothing to draw
+            _draw(chain([first], progress))
+
+
+def _draw(steps: Iterator[Progress]) -> None:
+    from rich.console import Console
+    from rich.progress import BarColumn, TextColumn, TimeElapsedColumn
+    from rich.progress import Progress as Bars
+
+    amount = TextColumn("{task.fields[amount]}", justify="right")
+    columns = (TextColumn("{task.description:<11}"), BarColumn(), amount, TimeElapsedColumn())
+    with Bars(*columns, console=Console(stderr=True)) as bars:
+        for stage, group in groupby(steps, key=lambda step: step.stage):
+            task = bars.add_task(stage, total=None, amount="")
+            for step in group:
+                bars.update(task, completed=step.done, total=step.total or None, amount=_amount(step))
+            bars.update(task, completed=1, total=1)
+
+
+def _amount(step: Progress) -> str:
+    return f"{step.done / 1e6:.0f} of {_megabytes(step.total)}" if step.total else ""
+
+
+def _rows() -> Iterator[Row]:
+    sizes = {model.card.alias: model.size for model in store.installed()}
+    for release in catalog.RELEASES:
+        yield Row(
+            alias=release.alias,
+            title=release.title,
+            download_bytes=release.size,
+            disk_bytes=sizes.get(release.alias),
+            installed=release.alias in sizes,
+            default=release.alias == catalog.DEFAULT_MODEL,
+            format=release.format,
+            licence=release.licence,
+            note=release.note,
+        )
+
+
+def _megabytes(count: int) -> str:
+    return f"{count / 1e6:,.0f} MB"
+
+
+def _print_json(document: dict[str, object]) -> None:
+    print(json.dumps(document, indent=2))

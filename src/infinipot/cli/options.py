@@ -1,0 +1,116 @@
+"""Options that several commands share, and the reader they describe."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from infinipot.cli.models import draw_pull
+from infinipot.config import DEFAULT_CAPACITY, PotConfig
+from infinipot.errors import ConfigError
+from infinipot.hf.catalog import DEFAULT_MODEL
+
+if TYPE_CHECKING:
+    from infinipot.hf.model import HFModel
+    from infinipot.hf.tokenizer import HFTokenizer
+    from infinipot.reader import Generation
+    from infinipot.text import Format
+
+MODEL = "Model and pot"
+ANSWER = "Answer"
+
+
+class FormatName(StrEnum):
+    """How the prompt is laid out."""
+
+    chat = "chat"
+    plain = "plain"
+
+
+class PoolingName(StrEnum):
+    """How neighbouring scores are pooled."""
+
+    mean = "mean"
+    max = "max"
+
+
+ModelName = Annotated[
+    str,
+    typer.Option("--model", "-m", help="Alias, hub id, folder or .gguf file.", rich_help_panel=MODEL),
+]
+Capacity = Annotated[int, typer.Option(help="KV entries per layer and head, never exceeded.", rich_help_panel=MODEL)]
+Keep = Annotated[
+    int | None,
+    typer.Option(help="Entries left after a distillation.", show_default="half", rich_help_panel=MODEL),
+]
+Novelty = Annotated[float, typer.Option(help="Share of kept entries chosen by novelty.", rich_help_panel=MODEL)]
+Catalyst = Annotated[
+    str,
+    typer.Option(
+        metavar="NAME|TEXT",
+        help="general, general-1, general-2, question, padding, unrelated, or a text of your own.",
+        rich_help_panel=MODEL,
+    ),
+]
+Pool = Annotated[int, typer.Option(help="Neighbouring slots whose scores are pooled; 1 = off.", rich_help_panel=MODEL)]
+PoolKind = Annotated[PoolingName, typer.Option("--pooling", help="How they are pooled.", rich_help_panel=MODEL)]
+Opening = Annotated[int, typer.Option(help="First slots that are never dropped.", rich_help_panel=MODEL)]
+FormatOption = Annotated[
+    FormatName | None,
+    typer.Option(
+        "--format", help="Prompt layout.", show_default="what measures better for the model", rich_help_panel=MODEL
+    ),
+]
+Device = Annotated[str, typer.Option(help="auto, cpu, cuda, cuda:1, mps.", rich_help_panel=MODEL)]
+Dtype = Annotated[str, typer.Option(help="auto, float32, bfloat16, float16.", rich_help_panel=MODEL)]
+MaxNewTokens = Annotated[int, typer.Option(help="Longest answer.", rich_help_panel=ANSWER)]
+Temperature = Annotated[float, typer.Option(help="0 always takes the likeliest token.", rich_help_panel=ANSWER)]
+Seed = Annotated[int | None, typer.Option(help="Makes sampling repeatable.", rich_help_panel=ANSWER)]
+Json = Annotated[bool, typer.Option("--json", help="Print exactly one JSON document.", rich_help_panel=ANSWER)]
+
+
+@dataclass(frozen=True)
+class Engine:
+    """A loaded model, ready for readers."""
+
+    name: str
+    format: Format
+    model: HFModel
+    tokenizer: HFTokenizer
+
+
+def open_engine(name: str = DEFAULT_MODEL, device: str = "auto", dtype: str = "auto") -> Engine:
+    """Load a model, pulling it under a progress bar when it is not there yet."""
+    from infinipot.hf.loading import load
+    from infinipot.hf.model import HFModel
+    from infinipot.hf.tokenizer import HFTokenizer
+
+    loaded = load(name, device, dtype, on_pull=draw_pull)
+    tokenizer = HFTokenizer(loaded.tokenizer, add_bos=loaded.add_bos, eos_ids=loaded.stop_ids)
+    return Engine(name, loaded.format, HFModel(loaded.model), tokenizer)
+
+
+def pot_config(
+    capacity: int = DEFAULT_CAPACITY,
+    keep: int | None = None,
+    novelty: float = 0.5,
+    pool: int = 1,
+    pooling: PoolingName = PoolingName.mean,
+    opening: int = 0,
+) -> PotConfig:
+    """Check the sizes before anything is loaded."""
+    return PotConfig(capacity, keep, novelty, pool, pooling.value, opening)
+
+
+def generation(max_new_tokens: int, temperature: float, seed: int | None) -> Generation:
+    """Check how the answer is to be generated."""
+    from infinipot.reader import Generation
+
+    if max_new_tokens < 1:
+        raise ConfigError(f"max-new-tokens is {max_new_tokens}; use at least 1")
+    if temperature < 0:
+        raise ConfigError(f"temperature is {temperature:g}; use 0 or more")
+    return Generation(max_new_tokens, temperature, seed)

@@ -1,0 +1,30 @@
+"""One helper for people who live in transformers: inputs for `model.generate()` from a reader.
+
+`generate()` takes positions from the attention mask, not from the cache: given
+only the new tokens it would drop some of them or fail. And it cannot distil on
+the way, so room for the whole answer is made first.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+
+from infinipot.hf.cache import PotCache
+from infinipot.reader import Reader
+
+
+def generate_inputs(reader: Reader, question: str, max_new_tokens: int = 128) -> dict[str, Any]:
+    """Return keyword arguments for `model.generate(**inputs)`, which then writes into the reader's pot.
+
+    Pass `reader.fork()` to keep the reader as it is.
+    """
+    ids = reader.prompt(question, max_new_tokens)
+    device = reader.model.device
+    return {
+        "input_ids": torch.tensor([ids], device=device),
+        "attention_mask": torch.ones(1, reader.pot.fill + len(ids), dtype=torch.long, device=device),
+        "past_key_values": PotCache(reader.pot),
+        "max_new_tokens": max_new_tokens,
+    }

@@ -1,0 +1,235 @@
+"""From a name to a model that is ready to read: find it, check that it fits, load it.
+
+A name is an alias of the catalogue, a folder, a GGUF file or a hub id, tried
+in that order. Code that comes with a model is never run. Does not know what a
+pot is; the caller says how many bytes it wants beside the weights.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Generator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from infinipot.errors import ConfigError, ModelError
+from infinipot.hf import catalog, memory, store
+from infinipot.hf.catalog import ALIASES, DEFAULT_MODEL, Format
+from infinipot.hf.fetch import Progress
+from infinipot.hf.gguf_files import adds_bos, load_gguf, one_line, quiet, read_header
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedModel, PreTrainedTokenizerBase
+
+Pull = Generator[Progress, None, None]
+DTYPES = {"float32": torch.float32, "float16": torch.float16, "bfloat16": torch.bfloat16}
+_HUB_ID = re.compile(r"[\w-][\w.-]*/[\w-][\w.-]*")
+
+
+@dataclass(frozen=True)
+class Loaded:
+    """A model in eval mode without gradients, and what a prompt for it needs.
+
+    add_bos says that a text must begin with `tokenizer.bos_token_id`; the
+    tokenizer does so unless told `add_special_tokens=False`.
+    """
+
+    model: PreTrainedModel
+    tokenizer: PreTrainedTokenizerBase
+    name: str
+    format: Format
+    dtype: torch.dtype
+    add_bos: bool
+
+    @property
+    def stop_ids(self) -> tuple[int, ...]:
+        """The tokens that end an answer."""
+        ends = self.model.generation_config.eos_token_id
+        if ends is None:
+            ends = self.tokenizer.eos_token_id
+        if ends is None:
+            return ()
+        return tuple(ends) if isinstance(ends, list | tuple) else (int(ends),)
+
+
+def load(
+    name: str,
+    device: str = "auto",
+    dtype: str = "auto",
+    pot_bytes: int = 0,
+    on_pull: Callable[[Pull], None] | None = None,
+) -> Loaded:
+    """Load a model by alias, folder, GGUF file or hub id; an alias that is missing is pulled first."""
+    place = choose_device(device)
+    source = _resolve(name)
+    if catalog.get(name) and not store.card(name):
+        (on_pull or _exhaust)(store.pull(name))
+    kind = choose_dtype(dtype, place, _family(source))
+    _check_fit(name, source, kind, place, pot_bytes)
+    try:
+        model, tokenizer = _read(name, source, kind)
+        model = model.to(place)
+    except Exception as error:
+        if _out_of_memory(error):
+            raise ModelError(f"{name} does not fit into memory: {_advice(name, kind, pot_bytes)}") from error
+        raise
+    model.eval().requires_grad_(False)
+    return Loaded(model, tokenizer, name, _format(name, tokenizer), kind, adds_bos(tokenizer))
+
+
+def choose_device(device: str) -> torch.device:
+    """Return the device of that name; `auto` takes CUDA, then MPS, then the CPU."""
+    there = ["cpu"]
+    if torch.backends.mps.is_available():
+        there.insert(0, "mps")
+    if torch.cuda.is_available():
+        there = ["cuda", *(f"cuda:{n}" for n in range(torch.cuda.device_count())), *there]
+    if device == "auto":
+        return torch.device(there[0])
+    if device not in there:
+        raise ConfigError(f"device {device!r} is not there: use one of auto, {', '.join(there)}")
+    return torch.device(device)
+
+
+def choose_dtype(dtype: str, device: torch.device, family: str = "") -> torch.dtype:
+    """Return the dtype of that name; `auto` takes what the device computes fastest and the family stands."""
+    if dtype in DTYPES:
+        return DTYPES[dtype]
+    if dtype != "auto":
+        raise ConfigError(f"dtype {dtype!r} is not known: use one of auto, {', '.join(DTYPES)}")
+    if device.type == "cpu":
+        return torch.float32  # bfloat16 is two to three times slower there
+    # Older cards only emulate bfloat16, slowly.
+    if device.type == "cuda" and torch.cuda.is_bf16_supported(including_emulation=False):
+        return torch.bfloat16
+    # Gemma's activations exceed float16 and turn into NaN.
+    return torch.float32 if family.startswith("gemma") else torch.float16
+
+
+def _resolve(name: str) -> Path | None:
+    """Return the folder or GGUF file a name stands for; None means the hub."""
+    if catalog.get(name):
+        return store.path(name)
+    path = Path(name).expanduser()
+    if path.is_dir():
+        return _checked_folder(path)
+    if path.is_file():
+        if path.suffix != ".gguf":
+            raise ModelError(f"{name} is not a model: give a .gguf file or a folder with a config.json")
+        return path
+    if name.startswith((".", "/", "~")) or path.suffix == ".gguf":
+        raise ModelError(f"there is no file or folder {name}")
+    if not _HUB_ID.fullmatch(name):
+        raise ModelError(
+            f"{catalog.unknown(name)} (aliases: {', '.join(ALIASES)}; or give a hub id such as org/name, "
+            "a folder, or a .gguf file)"
+        )
+    return None
+
+
+def _checked_folder(folder: Path) -> Path:
+    if (folder / "config.json").is_file():
+        return folder
+    files = sorted(folder.glob("*.gguf"))
+    advice = f"give the file itself: {files[0]}" if files else "is it a folder saved by transformers?"
+    raise ModelError(f"folder {folder} has no config.json: {advice}")
+
+
+def _family(source: Path | None) -> str:
+    """The kind of model by its own account; empty when only loading can tell."""
+    if source is None:
+        return ""
+    if source.is_file():
+        return read_header(source).architecture
+    try:
+        return str(json.loads((source / "config.json").read_text("utf-8")).get("model_type", ""))
+    except (OSError, ValueError) as error:
+        raise ModelError(f"cannot read {source / 'config.json'} ({one_line(error)})") from error
+
+
+def _exhaust(pull: Pull) -> None:
+    for _ in pull:
+        pass
+
+
+def _check_fit(
+    name: str, source: Path | None, dtype: torch.dtype, device: torch.device, pot_bytes: int
+) -> None:
+    """Refuse a model that cannot fit before the machine begins to swap or kills us."""
+    weights = _weights_bytes(name, source, dtype.itemsize)
+    how, advice = f" in {str(dtype).removeprefix('torch.')}", _advice(name, dtype, pot_bytes)
+    on_card = device.type == "cuda"
+    # The weights pass through the host's memory on their way to any device.
+    memory.require(name, weights + (0 if on_card else pot_bytes), memory.available(), advice, how=how)
+    if on_card:
+        memory.require(name, weights + pot_bytes, memory.available(str(device)), advice, how=how)
+
+
+def _weights_bytes(name: str, source: Path | None, itemsize: int) -> int:
+    if source is None:
+        return _hub_bytes(name, itemsize)
+    if source.is_dir():
+        return memory.folder_bytes(source, itemsize)
+    return read_header(source).parameters * itemsize
+
+
+def _hub_bytes(name: str, itemsize: int) -> int:
+    """Ask the local copy, else the hub, which fails at once where transformers would retry for a minute."""
+    import huggingface_hub
+
+    cached = huggingface_hub.try_to_load_from_cache(name, "config.json")
+    if isinstance(cached, str):
+        return memory.folder_bytes(Path(cached).parent, itemsize)
+    try:
+        weights = huggingface_hub.model_info(name, timeout=10).safetensors
+    except Exception as error:
+        raise ModelError(
+            f"cannot find {name} on the model hub ({one_line(error)}): check the name and the connection, "
+            f"or use one of {', '.join(ALIASES)}"
+        ) from error
+    # Without safetensors nobody can tell before the download; loading will.
+    return weights.total * itemsize if weights else 0
+
+
+def _advice(name: str, dtype: torch.dtype, pot_bytes: int) -> str:
+    ways = ["--dtype bfloat16"] if dtype == torch.float32 else []
+    ways += ["a smaller pot"] if pot_bytes else []
+    ways += [f"a smaller model such as {DEFAULT_MODEL}"] if name != DEFAULT_MODEL else []
+    return "try " + ", ".join(
+        [*ways, "or a machine with more memory"] if ways else ["a machine with more memory"]
+    )
+
+
+def _out_of_memory(error: BaseException | None) -> bool:
+    """Whether an error or a cause of it says that memory ran out; the CPU's has no type of its own."""
+    while error is not None:
+        if isinstance(error, MemoryError | torch.OutOfMemoryError) or "t allocate memory" in str(error):
+            return True
+        error = error.__cause__
+    return False
+
+
+def _read(name: str, source: Path | None, dtype: torch.dtype) -> tuple[Any, Any]:
+    if source is not None and source.is_file():
+        return load_gguf(source, dtype)
+    from transformers import AutoModelForCausalLM, AutoTokenizer
+
+    where = str(source or name)
+    try:
+        with quiet():
+            tokenizer = AutoTokenizer.from_pretrained(where, trust_remote_code=False)
+            model = AutoModelForCausalLM.from_pretrained(where, dtype=dtype, trust_remote_code=False)
+    except Exception as error:
+        hint = "check the name and the connection" if source is None else "is the folder complete?"
+        raise ModelError(f"cannot load {name} ({one_line(error)}): {hint}") from error
+    return model, tokenizer
+
+
+def _format(name: str, tokenizer: Any) -> Format:
+    if release := catalog.get(name):
+        return release.format
+    return "chat" if tokenizer.chat_template else "plain"

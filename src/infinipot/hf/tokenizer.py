@@ -1,0 +1,256 @@
+"""A transformers tokenizer behind the project's own interface.
+
+Text from a user never becomes a control token, whatever it spells; the chat format is read off
+the tokenizer's own template. This module does not load tokenizers and knows no model family:
+what a loader has found out (BOS wanted, ids that end an answer, ids of control type) comes in as
+arguments.
+
+Known limits. A tokenizer that puts a space before every text (Llama 2) puts one before each
+question too. Characters that a vocabulary cannot spell are lost, as they are with the tokenizer
+alone: SmolLM2 has no token for the bytes 04, 06, 13, 14, 16, 1D, F1 and F2.
+"""
+
+from __future__ import annotations
+
+import re
+from bisect import bisect_left
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
+from functools import cached_property
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any
+
+from infinipot.errors import ConfigError, InputError, ModelError
+from infinipot.text import (
+    CHAT_ASK_BEFORE,
+    PLAIN_ASK_AFTER,
+    PLAIN_ASK_BEFORE,
+    PLAIN_TURN_AFTER,
+    PLAIN_TURN_BEFORE,
+    WINDOW,
+    Encoded,
+    Format,
+    Frame,
+    encode_windows,
+)
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedTokenizerBase
+
+_USER, _ANSWER, _AGAIN = "QzUserTextQz", "QzAnswerTextQz", "QzSecondTextQz"
+_SEPARATORS = ("\ue000", "\x1f", "\u241f")  # characters that no vocabulary merges with others
+_ROUNDS = 8
+_SURROGATE = re.compile("[\ud800-\udfff]")
+_BRACKETED = re.compile(r"<[^<>\s]+>")
+# Control tokens by their names, for vocabularies that do not mark them (GGUF under transformers 5.17).
+_CONTROL_NAME = re.compile(r"<\|[^<>\s]+\|>|<(?:start|end)_of_\w+>")
+
+
+class HFTokenizer:
+    """`infinipot.text.Tokenizer` over a fast transformers tokenizer.
+
+    add_bos: whether a plain text begins with BOS; None asks the tokenizer.
+    eos_ids: ids that end an answer, from the generation config.
+    control_ids: further ids no text may yield, such as the control type of a GGUF vocabulary.
+    window: characters tokenised at once by `encode_stream`.
+    """
+
+    def __init__(
+        self,
+        tokenizer: PreTrainedTokenizerBase,
+        *,
+        add_bos: bool | None = None,
+        eos_ids: Iterable[int] = (),
+        control_ids: Iterable[int] = (),
+        window: int = WINDOW,
+    ) -> None:
+        if not tokenizer.is_fast:
+            raise ModelError("this model has no fast tokenizer (tokenizer.json): convert it first")
+        self._hf: Any = tokenizer
+        self._window = window
+        self._spaced = self._hf.convert_ids_to_tokens(self._call("x")[0])[0][0] in "▁Ġ"
+        self._bos = self._find_bos(add_bos)
+        self._control = self._find_control(control_ids)
+        self.stop_ids: frozenset[int] = self._find_stops(eos_ids)
+        self.byte_fallback_ids: frozenset[int] = self._find_byte_fallback()
+
+    def encode(self, text: str) -> list[int]:
+        """Ids of the text alone: nothing added, and no control token whatever it spells."""
+        return self._guarded(text)[0]
+
+    def encode_stream(self, pieces: Iterable[str]) -> Iterator[list[int]]:
+        """Yield the ids of `encode("".join(pieces))` part by part, in bounded memory."""
+        return encode_windows(self._guarded, pieces, self._window)
+
+    def decode(self, ids: Sequence[int]) -> str:
+        """Text of the ids; control tokens show as they are written."""
+        text = self._hf.decode(list(ids), skip_special_tokens=False, clean_up_tokenization_spaces=False)
+        return str(text)
+
+    def frame(self, format: Format) -> Frame:
+        """Return what goes around document, questions and answers in the named format."""
+        return self._chat if format == "chat" else self._plain
+
+    @cached_property
+    def _plain(self) -> Frame:
+        return Frame(
+            opening=self._bos,
+            ask_before=self._part(PLAIN_ASK_BEFORE, before_text=True),
+            ask_after=self._part(PLAIN_ASK_AFTER),
+            turn_before=self._part(PLAIN_TURN_BEFORE, before_text=True),
+            turn_after=self._part(PLAIN_TURN_AFTER),
+        )
+
+    @cached_property
+    def _chat(self) -> Frame:
+        opening, ask_after = self._render((_USER,))
+        _, _, turn_before, turn_after = self._render((_USER, _ANSWER, _AGAIN))
+        ending = self._part(turn_before, before_text=True)
+        return Frame(
+            opening=self._part(opening, first=True, before_text=True),
+            ask_before=self._part(CHAT_ASK_BEFORE, before_text=True),
+            ask_after=self._part(ask_after),
+            turn_before=ending,
+            turn_after=self._part(turn_after),
+            # Without a token that ends an answer, the words that open the next turn must do.
+            stop_strings=()
+            if self._end_of_turn(ending) or not turn_before.strip()
+            else (turn_before.strip(),),
+        )
+
+    def _render(self, contents: Sequence[str]) -> list[str]:
+        """Return the template's text around user and assistant messages taken in turns."""
+        if not self._hf.chat_template:
+            raise ConfigError("this model has no chat template: use --format plain")
+        roles = ("user", "assistant", "user")
+        messages = [{"role": r, "content": c} for r, c in zip(roles, contents, strict=False)]
+        try:
+            text = self._hf.apply_chat_template(messages, tokenize=False, add_generation_prompt=True)
+        except Exception as error:  # a template is a program of the model's author: anything can fail
+            raise ConfigError(f"this model's chat template fails ({error}): use --format plain") from error
+        parts = re.split("|".join(contents), text)
+        if re.findall("|".join(contents), text) != list(contents):
+            raise ConfigError("this model's chat template changes the messages: use --format plain")
+        return parts
+
+    def _part(self, text: str, *, first: bool = False, before_text: bool = False) -> tuple[int, ...]:
+        """Ids of a part of the format itself, its control tokens recognised."""
+        if not self._spaced:
+            return tuple(self._call(text, control=True)[0])
+        if before_text:
+            text = text.removesuffix(" ")  # the text that follows brings this space itself
+        if first:
+            return tuple(self._call(text, control=True)[0])
+        # After an "x" the tokenizer puts no space of its own: only the first word gets one.
+        ids, spans = self._call("x" + text, control=True)
+        return tuple(token for token, (start, _) in zip(ids, spans, strict=True) if start)
+
+    def _call(self, text: str, *, control: bool = False) -> Encoded:
+        try:
+            encoded = self._hf(
+                text,
+                add_special_tokens=False,
+                split_special_tokens=not control,
+                return_offsets_mapping=True,
+                return_attention_mask=False,
+                return_token_type_ids=False,
+                verbose=False,
+            )
+        except TypeError as error:
+            if _SURROGATE.search(text):
+                raise InputError("the text holds half a surrogate pair, which is not a character") from error
+            raise
+        return encoded["input_ids"], encoded["offset_mapping"]
+
+    def _guarded(self, text: str) -> Encoded:
+        """Encode; as long as control tokens come out, again with their texts cut in two.
+
+        `split_special_tokens` alone is not enough: it leaves out added tokens that are not marked
+        special, and control tokens that are ordinary entries of a SentencePiece vocabulary.
+        """
+        cuts: set[int] = set()
+        for _ in range(_ROUNDS):
+            ids, spans = self._cut(text, sorted(cuts))
+            if self._control.isdisjoint(ids):
+                return ids, spans
+            bad = [k for k, (s, e) in enumerate(spans) if self._is_control(ids[k], text[s:e])]
+            long = [spans[k] for k in bad if spans[k][1] - spans[k][0] > 1]
+            if not long:
+                # A character that the vocabulary can spell only as a control token (SmolLM2 has
+                # end-of-text for unknown bytes under some versions of transformers) is left out.
+                kept = [k for k in range(len(ids)) if k not in set(bad)]
+                return [ids[k] for k in kept], [spans[k] for k in kept]
+            cuts.update((s + e + 1) // 2 for s, e in long)
+        raise ModelError("this model's tokenizer makes control tokens of plain text: use another model")
+
+    def _is_control(self, token: int, text: str) -> bool:
+        # A true <unk> for an unknown word is no control token; one for the text "<unk>" is.
+        unknown = token == self._hf.unk_token_id and "unk" in self._hf.unk_token.lower()
+        return token in self._control and not (unknown and text != self._hf.unk_token)
+
+    def _cut(self, text: str, cuts: Sequence[int]) -> Encoded:
+        """Encode with a separator at each cut, and leave the separators' tokens out."""
+        if not cuts:
+            return self._call(text)
+        pieces = [text[a:b] for a, b in pairwise((0, *cuts, len(text)))]
+        marks = [cut + k for k, cut in enumerate(cuts)]  # where the separators will be
+        for separator in _SEPARATORS:
+            ids, spans = self._call(separator.join(pieces))
+            before = [(bisect_left(marks, s), bisect_left(marks, e)) for s, e in spans]
+            glued = any(a != b and e - s > 1 for (a, b), (s, e) in zip(before, spans, strict=True))
+            if not glued:
+                kept = [k for k, (a, b) in enumerate(before) if a == b]
+                return [ids[k] for k in kept], [
+                    (spans[k][0] - before[k][0], spans[k][1] - before[k][0]) for k in kept
+                ]
+        raise ModelError(
+            "this model's tokenizer cannot keep control tokens out of plain text: use another model"
+        )
+
+    def _find_bos(self, add_bos: bool | None) -> tuple[int, ...]:
+        if add_bos is None:
+            bare, dressed = self._call("x")[0], self._hf("x")["input_ids"]
+            return tuple(
+                dressed[: next(k for k in range(len(dressed)) if dressed[k : k + len(bare)] == bare)]
+            )
+        if add_bos and self._hf.bos_token_id is None:
+            raise ConfigError("this model's tokenizer has no BOS token to begin with")
+        return (self._hf.bos_token_id,) if add_bos else ()
+
+    def _find_control(self, control_ids: Iterable[int]) -> frozenset[int]:
+        added = self._hf.added_tokens_decoder
+        found = {*control_ids, *self._hf.all_special_ids, *(i for i, t in added.items() if t.special)}
+        found.update(i for name, i in self._hf.get_vocab().items() if _CONTROL_NAME.fullmatch(name))
+        with suppress(ConfigError):
+            chat = self._chat
+            parts = (chat.opening, chat.ask_after, chat.turn_before, chat.turn_after)
+            found.update(i for part in parts for i in part if self._looks_control(i))
+        return frozenset(found)
+
+    def _looks_control(self, token: int) -> bool:
+        """Whether a token of the template marks structure; Gemma's newline, added too, does not."""
+        text = self._hf.convert_ids_to_tokens(token)
+        added = token in self._hf.added_tokens_decoder
+        return bool(added and text.strip()) or bool(_BRACKETED.fullmatch(text))
+
+    def _end_of_turn(self, turn_before: Iterable[int]) -> frozenset[int]:
+        """The control token that follows an answer, if one does."""
+        first = next((token for token in turn_before if self.decode([token]).strip()), None)
+        return frozenset() if first is None or not self._looks_control(first) else frozenset({first})
+
+    def _find_stops(self, eos_ids: Iterable[int]) -> frozenset[int]:
+        stops = {*eos_ids, self._hf.eos_token_id} - {None}
+        with suppress(ConfigError):
+            stops |= self._end_of_turn(self._chat.turn_before)
+        return frozenset(stops)
+
+    def _find_byte_fallback(self) -> frozenset[int]:
+        """The SentencePiece tokens of single bytes, if this tokenizer decodes them as such."""
+        names = [f"<0x{byte:02X}>" for byte in range(256)]
+        ids = self._hf.convert_tokens_to_ids(names)
+        found = [
+            i
+            for i, name in zip(ids, names, strict=True)
+            if i is not None and self._hf.convert_ids_to_tokens(i) == name
+        ]
+        return frozenset(found) if found and "\ufffd" in self.decode(found[-1:]) else frozenset()

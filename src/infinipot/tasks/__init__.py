@@ -1,0 +1,1 @@
+"""Examples and their scoring; no torch, no model."""

@@ -1,0 +1,68 @@
+"""What every registered policy must do, whatever the evidence."""
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from infinipot.errors import ConfigError
+from infinipot.policy import Policy, find, registry
+from infinipot.pot import Evidence
+
+
+@st.composite
+def situations(draw: st.DrawFn) -> tuple[Evidence, int]:
+    slots = draw(st.integers(2, 60))
+    budget = draw(st.integers(1, slots - 1))
+    opening = draw(st.integers(0, budget))
+    recent = draw(st.integers(0, budget - opening))
+    source = torch.Generator().manual_seed(draw(st.integers(0, 2**16)))
+    shape = (draw(st.sampled_from([1, 3])), draw(st.sampled_from([1, 2])), slots)
+    ties = draw(st.booleans())
+
+    def scores() -> torch.Tensor:
+        drawn = torch.rand(shape, generator=source)
+        return drawn.round() if ties else drawn
+
+    place = torch.arange(slots).expand(shape)
+    return Evidence(0, place, scores(), scores(), opening, recent), budget
+
+
+@pytest.mark.parametrize("policy", [cls() for cls in registry().values()], ids=lambda p: type(p).__name__)
+@given(situation=situations())
+def test_exactly_the_budget_unique_sorted_protected_kept(policy: Policy, situation: tuple[Evidence, int]) -> None:
+    evidence, budget = situation
+    slots = policy.select(evidence, budget)
+    assert slots.shape == (*evidence.source.shape[:2], budget)
+    assert (slots.diff(dim=-1) > 0).all()  # ascending, hence unique
+    assert slots.min() >= 0
+    assert slots.max() < evidence.source.shape[-1]
+    kept = torch.zeros(evidence.source.shape).scatter(-1, slots, 1.0).bool()
+    assert kept[..., evidence.protected].all()
+    assert torch.equal(slots, policy.select(evidence, budget))
+
+
+@given(situation=situations(), share=st.floats(0, 1))
+def test_infinipot_is_the_two_step_choice_of_the_paper(situation: tuple[Evidence, int], share: float) -> None:
+    evidence, budget = situation
+    spread = torch.rand_like(evidence.novelty).argsort(-1) * 1e-4  # no ties: the choice is unique
+    evidence = Evidence(0, evidence.source, evidence.novelty + spread, evidence.catalyst + spread)
+    slots = find("infinipot")(novelty=share).select(evidence, budget)
+    for b in range(slots.shape[0]):
+        for h in range(slots.shape[1]):
+            novelty, score = evidence.novelty[b, h].tolist(), evidence.catalyst[b, h].tolist()
+            first = sorted(range(len(novelty)), key=lambda i: -novelty[i])[: round(share * budget)]
+            rest = sorted((i for i in range(len(score)) if i not in first), key=lambda i: -score[i])
+            assert slots[b, h].tolist() == sorted(first + rest[: budget - len(first)])
+
+
+def test_only_needed_evidence_is_asked_for() -> None:
+    policy = find("infinipot")
+    assert policy(novelty=0.0).needs == {"catalyst"}
+    assert policy(novelty=1.0).needs == {"novelty"}
+    assert policy(novelty=0.5).needs == {"catalyst", "novelty"}
+
+
+def test_an_unknown_policy_names_the_nearest() -> None:
+    with pytest.raises(ConfigError, match="did you mean 'infinipot'"):
+        find("infinpot")

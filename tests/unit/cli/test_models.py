@@ -1,0 +1,113 @@
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Generator
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from infinipot.cli import models
+from infinipot.errors import ModelError
+from infinipot.hf import catalog, store
+from infinipot.hf.fetch import Progress
+
+
+@pytest.fixture(autouse=True)
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("INFINIPOT_HOME", str(tmp_path))
+    return tmp_path
+
+
+@pytest.fixture
+def easy_pull(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A pull that fetches nothing but leaves a model behind."""
+
+    def pull(alias: str) -> Generator[Progress, None, None]:
+        if store.card(alias):
+            return
+        yield Progress("downloading", 0, 100)
+        yield Progress("downloading", 100, 100)
+        yield Progress("converting", 0, 0)
+        release = catalog.find(alias)
+        store.path(alias).mkdir(parents=True)
+        card = store.Card(alias, release.sha256, store.STORE_VERSION, "float16", False, release.format, {})
+        (store.path(alias) / store.CARD).write_text(json.dumps(vars(card)))
+
+    monkeypatch.setattr(store, "pull", pull)
+
+
+def run(*words: str) -> tuple[str, str]:
+    result = CliRunner().invoke(models.app, list(words), catch_exceptions=False)
+    assert result.exit_code == 0
+    return result.stdout, result.stderr
+
+
+@pytest.mark.usefixtures("easy_pull")
+def test_list_as_json(home: Path) -> None:
+    run("pull", "smollm2")
+    document = json.loads(run("list", "--json")[0])
+    assert document["home"] == str(home)
+    first, *others = document["models"]
+    assert [row["alias"] for row in document["models"]] == list(catalog.ALIASES)
+    assert (first["installed"], first["default"], first["download_bytes"]) == (True, True, 98_362_432)
+    assert first["disk_bytes"] > 0
+    assert not any(row["installed"] or row["default"] for row in others)
+
+
+def test_list_for_people() -> None:
+    told, _ = run("list")
+    for alias in catalog.ALIASES:
+        assert alias in told
+    assert "1,117 MB" in told
+    assert "Apache-2.0" in told
+
+
+@pytest.mark.usefixtures("easy_pull")
+def test_pull_draws_on_stderr_and_answers_on_stdout(home: Path) -> None:
+    told, drawn = run("pull", "gemma-3-270m", "--json")
+    document = json.loads(told)
+    assert (document["pulled"], document["path"]) == (True, str(home / "models" / "gemma-3-270m"))
+    assert "Gemma terms of use" in drawn
+    assert "downloading" in drawn
+    assert "converting" in drawn
+    told, drawn = run("pull", "gemma-3-270m")
+    assert "it was already there" in told
+    assert drawn == ""
+
+
+@pytest.mark.usefixtures("easy_pull")
+def test_rm() -> None:
+    run("pull", "smollm2")
+    assert json.loads(run("rm", "smollm2", "--json")[0])["freed_bytes"] > 0
+    assert store.installed() == ()
+    with pytest.raises(ModelError, match="smollm2 is not installed"):
+        run("rm", "smollm2")
+
+
+@pytest.mark.parametrize("command", ["pull", "rm"])
+def test_unknown_alias_is_our_error(command: str) -> None:
+    with pytest.raises(ModelError, match="did you mean 'smollm2'"):
+        run(command, "smollm")
+
+
+def test_interrupted_bar_closes_the_pull(capsys: pytest.CaptureFixture[str]) -> None:
+    closed = []
+
+    def pull() -> Generator[Progress, None, None]:
+        try:
+            yield Progress("downloading", 1, 2)
+            raise KeyboardInterrupt
+        finally:
+            closed.append(True)
+
+    with pytest.raises(KeyboardInterrupt):
+        models.draw_pull(pull())
+    assert closed == [True]
+
+
+def test_import_is_light() -> None:
+    script = "import sys, infinipot.cli.models; print({'torch', 'transformers', 'rich'} & set(sys.modules))"
+    assert subprocess.check_output([sys.executable, "-c", script], text=True) == "set()\n"

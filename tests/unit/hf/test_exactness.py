@@ -1,0 +1,138 @@
+"""The pot against plain transformers and against the slow float64 oracle, on every family."""
+
+import copy
+
+import pytest
+import torch
+from families import FAMILIES, build
+from oracle import SlowInfiniPot
+
+from infinipot.errors import ConfigError, ModelError
+from infinipot.hf.model import HFModel
+from infinipot.policies.infinipot import InfiniPot
+from infinipot.reader import Reader
+from infinipot.testing import ByteTokenizer
+from infinipot.config import PotConfig
+
+EVERY = sorted(FAMILIES)
+
+
+def potted(family: str, dtype: torch.dtype = torch.float32) -> HFModel:
+    return HFModel(copy.deepcopy(build(family, dtype)))
+
+
+def tokens(count: int, seed: int = 0) -> torch.Tensor:
+    return torch.randint(3, 90, (1, count), generator=torch.Generator().manual_seed(seed))
+
+
+def run(model: HFModel, pot, ids: torch.Tensor, catalyst: int = 0) -> torch.Tensor:
+    with pot.writing(catalyst):
+        return model.logits(model.forward(ids, pot))
+
+
+@pytest.mark.parametrize("family", EVERY)
+def test_with_room_to_spare_logits_are_those_of_plain_transformers(family: str) -> None:
+    ids = tokens(100)
+    with torch.no_grad():
+        wanted = build(family)(ids).logits
+    model = potted(family)
+    # Dynamic RoPE depends on the length itself: the pot freezes the regime of its capacity.
+    pot = model.new_pot(100 if family == "llama-dynamic" else 128, 64)
+    found = torch.cat([run(model, pot, part) for part in ids.split((60, 1, 39), dim=1)], 1)
+    assert (found - wanted).abs().max() <= 1e-5
+
+
+@pytest.mark.parametrize("family", EVERY)
+def test_the_attached_model_still_works_without_a_pot_and_with_padding(family: str) -> None:
+    ids = tokens(60)
+    mask = torch.ones(2, 30, dtype=torch.long)
+    mask[0, :7] = 0
+    places = (mask.cumsum(-1) - 1).clamp(min=0)
+    batch = {"input_ids": ids.view(2, 30), "attention_mask": mask, "position_ids": places}
+    model = potted(family).model
+    with torch.no_grad():
+        wanted, found = build(family)(**batch).logits, model(**batch).logits
+    assert (found - wanted)[mask.bool()].abs().max() <= 1e-5
+
+
+@pytest.mark.parametrize("family", EVERY)
+def test_entries_never_exceed_capacity(family: str) -> None:
+    model = potted(family)
+    reader = Reader(model, ByteTokenizer(), InfiniPot(), PotConfig(48, 24), catalyst="a b c")
+    reader.catalyst = tokens(6, seed=3)[0].tolist()
+    stream = tokens(400)[0].tolist()
+    seen = []
+    for step in reader.reading_tokens([stream[:150], stream[150:]]):
+        held = [layer.entries for layer in reader.pot.layers]
+        assert max(held) <= 48
+        assert step.fill == reader.pot.fill <= 48
+        seen.append(step.tokens_read)
+    assert seen[-1] == 400
+    assert reader.pot.cycles >= 15
+    assert all(layer.keys.shape[2] <= 48 for layer in reader.pot.layers)
+
+
+@pytest.mark.parametrize("family", ["llama-3.1", "llama-2"])
+@pytest.mark.parametrize("share", [0.5, 0.0, 1.0])
+def test_cycles_equal_the_slow_float64_reference(family: str, share: float) -> None:
+    model = potted(family, torch.float64)
+    pot_config = PotConfig(24, 10, novelty=share)
+    catalyst = tokens(5, seed=9)[0].tolist()
+    reader = Reader(model, ByteTokenizer(), InfiniPot(novelty=share), pot_config, catalyst="x y")
+    if share < 1:
+        reader.catalyst = catalyst
+    slow = SlowInfiniPot(model.model, 24, 10, share)
+    ids = tokens(60)[0].tolist()
+    size = 24 - len(reader.catalyst)
+    while len(ids) > size - reader.pot.fill:
+        count = size - reader.pot.fill
+        chunk, ids = ids[:count], ids[count:]
+        reader._write(chunk, distil=True)
+        with torch.no_grad():
+            slow.cycle(chunk, reader.catalyst)
+        for index, layer in enumerate(reader.pot.pot_layers):
+            for head in range(layer.keys.shape[1]):
+                assert layer.source[0, head, :10].tolist() == [e.source for e in slow.entries[index][head]]
+    hidden = reader._write(ids)
+    with torch.no_grad():
+        wanted = slow.read(ids)
+    assert reader.pot.cycles >= 3
+    torch.testing.assert_close(model.logits(hidden)[0, -1], wanted, atol=2e-5, rtol=1e-4)
+    for index, layer in enumerate(
+        reader.pot.pot_layers if share else []
+    ):  # without a share nobody computes it
+        for head in range(layer.keys.shape[1]):
+            entries = slow.entries[index][head]
+            torch.testing.assert_close(
+                layer.novelty[0, head, : layer.fill].double(),
+                torch.tensor([e.novelty for e in entries], dtype=torch.float64),
+                atol=1e-5,
+                rtol=1e-4,
+            )
+
+
+def test_an_all_local_model_needs_a_pot_within_its_window() -> None:
+    model = potted("mistral-v0.1")
+    assert model.new_pot(256, 64).pot_layers
+    with pytest.raises(ConfigError, match="--capacity 256 or less"):
+        model.new_pot(257, 64)
+
+
+def test_a_model_with_other_positions_is_refused() -> None:
+    model = copy.deepcopy(build("llama-2"))
+    model.model.rotary_emb.forward = lambda x, position_ids: (  # interleaved pairs instead of halves
+        lambda a: (a.cos().repeat_interleave(2, -1), a.sin().repeat_interleave(2, -1))
+    )(position_ids[..., None].float() * model.model.rotary_emb.inv_freq)
+    with pytest.raises(ModelError, match="do not follow plain RoPE"):
+        HFModel(model)
+
+
+def test_longrope_is_frozen_to_the_regime_of_the_capacity() -> None:
+    model = potted("phi-3-longrope")
+    short = model.new_pot(64, 32).pot_layers[0].rotation
+    long = model.new_pot(65, 32).pot_layers[0].rotation
+    assert not torch.equal(short.cos[:60], long.cos[:60])
+    with torch.no_grad():  # positions below 64 would be the short regime in plain transformers
+        found = model.model.model.rotary_emb(torch.zeros(1), torch.arange(10)[None])[1]
+    scale = model.model.model.rotary_emb.attention_scaling
+    torch.testing.assert_close(found[0, :, : long.sin.shape[1]], long.sin[:10] * scale)

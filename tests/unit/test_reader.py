@@ -1,0 +1,174 @@
+"""The loop on a toy model: nothing lost, nothing above capacity, answers without end."""
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from infinipot.config import PotConfig
+from infinipot.errors import ConfigError, InputError
+from infinipot.policies.infinipot import InfiniPot
+from infinipot.pot import Pot
+from infinipot.reader import Generation, Reader
+from infinipot.testing import ByteTokenizer
+from infinipot.toy import ToyModel
+
+MODEL = ToyModel()
+
+
+class Spy(ToyModel):
+    """Remembers every token of the text, and that no forward overfilled the pot."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.seen: list[int] = []
+
+    def forward(self, tokens: torch.Tensor, pot: Pot) -> torch.Tensor:
+        hidden = super().forward(tokens, pot)
+        self.seen += tokens[0, : tokens.shape[1] - pot.watch].tolist()
+        assert pot.fill <= pot.capacity
+        return hidden
+
+
+class Endless(ByteTokenizer):
+    """Knows no stop token."""
+
+    stop_ids = frozenset()
+
+
+def reader(capacity: int = 64, keep: int | None = None, share: float = 0.5, **options) -> Reader:
+    options.setdefault("catalyst", "a summary")
+    config = PotConfig(capacity, keep, share)
+    return Reader(MODEL, ByteTokenizer(), InfiniPot(novelty=share), config, **options)
+
+
+@settings(max_examples=40, deadline=None)
+@given(
+    pieces=st.lists(st.text(max_size=90), max_size=6),
+    capacity=st.integers(30, 80),
+    format=st.sampled_from(["plain", "chat"]),
+)
+def test_every_token_is_read_once_and_capacity_holds(pieces: list[str], capacity: int, format: str) -> None:
+    potted = reader(capacity, format=format)
+    potted.model = Spy()
+    seen, steps = potted.model.seen, 0
+    for piece in pieces:
+        for step in potted.reading(piece):
+            steps += 1
+            assert step.fill <= capacity
+    wanted = list("".join(pieces).encode())
+    assert seen[len(seen) - len(wanted) :] == wanted
+    assert seen[: len(seen) - len(wanted)] == list(potted.frame.opening) * (steps > 0)
+    assert potted.tokens_read == len(wanted)
+
+
+def test_reading_in_pieces_is_reading_at_once() -> None:
+    text = "The quick brown fox jumps over the lazy dog. " * 20
+    whole, parts = reader(), reader()
+    whole.read(text)
+    parts.read(text[i : i + 7] for i in range(0, len(text), 7))
+    assert whole.progress().cycles == parts.progress().cycles > 5
+    for a, b in zip(whole.pot.pot_layers, parts.pot.pot_layers, strict=True):
+        assert torch.equal(a.source[:, :, : a.fill], b.source[:, :, : b.fill])
+
+
+def test_text_that_fits_beside_the_catalyst_is_never_distilled() -> None:
+    potted = reader(64)
+    potted.read("x" * (64 - len(potted.catalyst) - len(potted.frame.opening)))
+    assert potted.pot.cycles == 0
+    potted.read("y")
+    assert potted.pot.cycles == 1
+
+
+def test_an_answer_may_be_longer_than_the_pot() -> None:
+    potted = reader(64)
+    potted.read("once upon a time " * 10)
+    potted.tokenizer = Endless()
+    answer = list(potted.generate(potted._closing("go on"), Generation(max_new_tokens=300)))
+    assert len(answer) == 300
+    assert potted.pot.cycles > 8
+    recent = potted.pot.pot_layers[0].source[0, :, potted.pot.fill - 4 : potted.pot.fill]
+    assert (recent == torch.arange(potted.pot.tokens - 4, potted.pot.tokens)).all()
+
+
+def test_nothing_of_a_long_question_is_lost() -> None:
+    potted = reader(64, keep=40)
+    potted.read("some words " * 12)
+    before = potted.pot.tokens
+    prompt = potted._closing("q" * 36)  # 64 - 40 would not hold it: the pot is distilled harder
+    list(potted.generate(prompt, Generation(max_new_tokens=1)))
+    layer = potted.pot.pot_layers[0]
+    assert layer.source[0, 0, layer.fill - len(prompt) : layer.fill].tolist() == list(
+        range(before, before + len(prompt))
+    )
+    with pytest.raises(InputError, match=r"too long for a pot of 64.*--capacity \d+"):
+        list(reader(64).answer("q" * 64))
+
+
+def test_questions_do_not_see_each_other_but_turns_do() -> None:
+    potted = reader(256)
+    potted.read("Alice has a cat. " * 3)
+    first = potted.ask("Who?", Generation(12))
+    assert potted.ask("What?", Generation(12)) is not None
+    assert potted.ask("Who?", Generation(12)) == first
+    assert potted.pot.tokens == potted.tokens_read + len(potted.frame.opening)
+    replies = ["".join(potted.chat("Who?", Generation(5))) for _ in range(3)]
+    assert len(replies) == 3
+    assert potted.pot.tokens > potted.tokens_read + 15
+
+
+def test_turns_write_every_token_the_user_saw() -> None:
+    potted = reader(256, format="chat")
+    potted.tokenizer = Endless()
+    list(potted.chat("hello", Generation(6)))
+    list(potted.chat("again", Generation(6)))
+    frame, tokenizer = potted.frame, potted.tokenizer
+    first = [*frame.opening, *potted._closing("hello")]
+    second = [*frame.turn_before, *tokenizer.encode("again"), *frame.turn_after]
+    assert potted.pot.tokens == len(first) + 6 + len(second) + 5  # the last reply's last token is pending
+
+
+def test_a_pot_filled_to_the_brim_by_a_final_answer_says_so() -> None:
+    potted = reader(64)
+    potted.read("x" * 20)
+    list(potted.answer("y", Generation(max_new_tokens=64 - potted.pot.fill - 2)))
+    assert potted.pot.cycles == 0
+    with pytest.raises(InputError, match="fork"):
+        potted.read("more")
+
+
+def test_forks_read_on_alone() -> None:
+    potted = reader(64)
+    potted.read("shared past " * 8)
+    twin = potted.fork()
+    twin.read("a different future " * 8)
+    assert (potted.tokens_read, twin.tokens_read) == (96, 96 + 152)
+    assert potted.pot.cycles < twin.pot.cycles
+
+
+def test_sampling_is_repeatable_under_a_seed_and_varies_without() -> None:
+    potted = reader(128)
+    potted.read("abc " * 10)
+    warm = Generation(max_new_tokens=20, temperature=1.5, seed=5)
+    assert potted.ask("go", warm) == potted.ask("go", warm)
+    other = Generation(max_new_tokens=20, temperature=1.5, seed=6)
+    assert potted.ask("go", warm) != potted.ask("go", other)
+
+
+def test_sizes_that_cannot_work_are_refused_before_reading() -> None:
+    with pytest.raises(ConfigError, match="too small for 20 kept entries"):
+        reader(24, keep=20)
+
+
+def test_without_catalyst_or_novelty_nothing_is_computed_for_them() -> None:
+    assert reader(share=1.0).catalyst == []
+    potted = reader(share=0.0)
+    potted.read("some text to read " * 9)
+    assert potted.pot.cycles
+    assert potted.pot.pot_layers[0].novelty.abs().sum() == 0
+
+
+def test_control_strings_in_a_text_stay_text() -> None:
+    potted = reader(format="chat")
+    ids = potted.tokenizer.encode("<|im_end|>\x00")
+    assert not set(ids) & {*potted.frame.opening, *potted.frame.ask_after}
