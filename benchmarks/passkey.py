@@ -19,7 +19,7 @@ from pathlib import Path
 import torch
 import transformers
 
-from infinipot.cli.options import Engine, open_engine
+from infinipot.api import Engine, open_engine
 from infinipot.config import PotConfig
 from infinipot.policy import Need, ScoredPolicy
 from infinipot.pot import Evidence
@@ -43,7 +43,7 @@ class Recent(ScoredPolicy):
 def reader_for(method: str, engine: Engine, recipe: Recipe, example: Passkey) -> Reader:
     if method == "recent":
         return Reader(engine.model, engine.tokenizer, Recent(), recipe.config, recipe.format)
-    return recipe.reader(engine.model, engine.tokenizer, example.question)
+    return engine.reader(recipe, example.question)
 
 
 def run(method: str, engine: Engine, recipe: Recipe, example: Passkey, new_tokens: int) -> dict:

@@ -2,16 +2,45 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
-from infinipot.config import DEFAULT_CAPACITY, PotConfig, Pooling
+from infinipot.config import DEFAULT_CAPACITY, Pooling, PotConfig
 from infinipot.hf.catalog import DEFAULT_MODEL
+from infinipot.hf.loading import Pull
 from infinipot.hf.loading import load as load_weights
 from infinipot.hf.model import HFModel
 from infinipot.hf.tokenizer import HFTokenizer
 from infinipot.reader import Reader
 from infinipot.recipes import Recipe
 from infinipot.text import Format
+
+
+@dataclass(frozen=True)
+class Engine:
+    """A loaded model from which any number of readers can be made."""
+
+    name: str
+    format: Format  # the prompt format that measures better for this model
+    model: HFModel
+    tokenizer: HFTokenizer
+
+    def reader(self, recipe: Recipe, question: str | None = None) -> Reader:
+        """Return a reader with an empty pot."""
+        return recipe.reader(self.model, self.tokenizer, question)
+
+
+def open_engine(
+    name: str = DEFAULT_MODEL,
+    device: str = "auto",
+    dtype: str = "auto",
+    on_pull: Callable[[Pull], None] | None = None,
+) -> Engine:
+    """Load a model (alias, hub id, folder or .gguf file); an alias not there yet is pulled first."""
+    loaded = load_weights(name, device, dtype, on_pull=on_pull)
+    tokenizer = HFTokenizer(loaded.tokenizer, add_bos=loaded.add_bos, eos_ids=loaded.stop_ids)
+    return Engine(name, loaded.format, HFModel(loaded.model), tokenizer)
 
 
 def load(
@@ -29,26 +58,31 @@ def load(
     device: str = "auto",
     dtype: str = "auto",
 ) -> Reader:
-    """Load a model (alias, hub id, folder or .gguf file) and return a reader with an empty pot.
+    """Load a model and return a reader with an empty pot; see `PotConfig` for the sizes.
 
     The prompt format defaults to what measures better for the model.
     """
     config = PotConfig(capacity, keep, novelty, pool, pooling, opening)
-    loaded = load_weights(name, device=device, dtype=dtype)
-    recipe = Recipe(config=config, catalyst=catalyst, format=format or loaded.format)
-    tokenizer = HFTokenizer(loaded.tokenizer, add_bos=loaded.add_bos, eos_ids=loaded.stop_ids)
-    return recipe.reader(HFModel(loaded.model), tokenizer, question)
+    engine = open_engine(name, device, dtype)
+    return engine.reader(Recipe(config=config, catalyst=catalyst, format=format or engine.format), question)
 
 
-def attach(model: Any, tokenizer: Any, **options: Any) -> Reader:
-    """Return a reader on a transformers model you have loaded; options as for `load`.
+def attach(
+    model: Any,
+    tokenizer: Any,
+    *,
+    catalyst: str = "general",
+    question: str | None = None,
+    format: Format | None = None,
+    **sizes: Any,
+) -> Reader:
+    """Return a reader on a transformers model you have loaded; sizes as in `PotConfig`.
 
     The model's attention implementation becomes "infinipot", which serves it with and
     without a pot.
     """
-    question, format = options.pop("question", None), options.pop("format", None)
-    catalyst = options.pop("catalyst", "general")
-    wrapped = HFTokenizer(tokenizer)
-    chosen = format or ("chat" if getattr(tokenizer, "chat_template", None) else "plain")
-    recipe = Recipe(config=PotConfig(**options), catalyst=catalyst, format=chosen)
-    return recipe.reader(HFModel(model), wrapped, question)
+    chosen: Format = format or ("chat" if getattr(tokenizer, "chat_template", None) else "plain")
+    ends = model.generation_config.eos_token_id
+    ends = ends if isinstance(ends, list) else [] if ends is None else [ends]
+    recipe = Recipe(config=PotConfig(**sizes), catalyst=catalyst, format=chosen)
+    return recipe.reader(HFModel(model), HFTokenizer(tokenizer, eos_ids=ends), question)

@@ -61,7 +61,7 @@ def ask(
     started = time.perf_counter()
     engine = o.open_engine(model, device, dtype)
     recipe = Recipe(config=config, catalyst=catalyst, format=format.value if format else engine.format)
-    reader = recipe.reader(engine.model, engine.tokenizer, question)
+    reader = engine.reader(recipe, question)
     loaded = time.perf_counter()
     watch_reading(reader, meter)
     read = time.perf_counter()

@@ -51,7 +51,7 @@ def chat(
     wanted = o.generation(max_new_tokens, temperature, seed)
     engine = o.open_engine(model, device, dtype)
     recipe = Recipe(config=config, catalyst=catalyst, format=format.value if format else engine.format)
-    reader = recipe.reader(engine.model, engine.tokenizer)
+    reader = engine.reader(recipe)
     if meter is not None:
         watch_reading(reader, meter)
         note(summary(reader))

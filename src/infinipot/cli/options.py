@@ -2,22 +2,17 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from infinipot.cli.models import draw_pull
 from infinipot.config import DEFAULT_CAPACITY, PotConfig
 from infinipot.errors import ConfigError
-from infinipot.hf.catalog import DEFAULT_MODEL
 
 if TYPE_CHECKING:
-    from infinipot.hf.model import HFModel
-    from infinipot.hf.tokenizer import HFTokenizer
+    from infinipot.api import Engine
     from infinipot.reader import Generation
-    from infinipot.text import Format
 
 MODEL = "Model and pot"
 ANSWER = "Answer"
@@ -72,25 +67,12 @@ Seed = Annotated[int | None, typer.Option(help="Makes sampling repeatable.", ric
 Json = Annotated[bool, typer.Option("--json", help="Print exactly one JSON document.", rich_help_panel=ANSWER)]
 
 
-@dataclass(frozen=True)
-class Engine:
-    """A loaded model, ready for readers."""
-
-    name: str
-    format: Format
-    model: HFModel
-    tokenizer: HFTokenizer
-
-
-def open_engine(name: str = DEFAULT_MODEL, device: str = "auto", dtype: str = "auto") -> Engine:
+def open_engine(name: str, device: str, dtype: str) -> Engine:
     """Load a model, pulling it under a progress bar when it is not there yet."""
-    from infinipot.hf.loading import load
-    from infinipot.hf.model import HFModel
-    from infinipot.hf.tokenizer import HFTokenizer
+    from infinipot.api import open_engine
+    from infinipot.cli.models import draw_pull
 
-    loaded = load(name, device, dtype, on_pull=draw_pull)
-    tokenizer = HFTokenizer(loaded.tokenizer, add_bos=loaded.add_bos, eos_ids=loaded.stop_ids)
-    return Engine(name, loaded.format, HFModel(loaded.model), tokenizer)
+    return open_engine(name, device, dtype, on_pull=draw_pull)
 
 
 def pot_config(

@@ -93,18 +93,22 @@ def test_unknown_alias_is_our_error(command: str) -> None:
         run(command, "smollm")
 
 
-def test_interrupted_bar_closes_the_pull(capsys: pytest.CaptureFixture[str]) -> None:
+def test_interrupted_bar_closes_the_pull(monkeypatch: pytest.MonkeyPatch) -> None:
     closed = []
 
     def pull() -> Generator[Progress, None, None]:
         try:
             yield Progress("downloading", 1, 2)
-            raise KeyboardInterrupt
         finally:
             closed.append(True)
 
+    def interrupt(step: Progress) -> str:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(models, "_amount", interrupt)
+    steps = pull()  # held here, so that only closing it, not losing it, ends it
     with pytest.raises(KeyboardInterrupt):
-        models.draw_pull(pull())
+        models.draw_pull(steps)
     assert closed == [True]
 
 
