@@ -45,9 +45,8 @@ class ByteTokenizer:
     def frame(self, format: Format) -> Frame:
         """Return what goes around document, questions and answers in the named format."""
         if format == "chat":
-            opening, ask_before = (BEGIN, USER), CHAT_ASK_BEFORE
-            ask_after = turn_after = (END, ASSISTANT)
-            turn_before = (END, USER)
-            return Frame(opening, tuple(self.encode(ask_before)), ask_after, turn_before, turn_after)
+            middle = tuple(self.encode(CHAT_ASK_BEFORE))
+            return Frame((BEGIN, USER), middle, (END, ASSISTANT), (END, USER), (END, ASSISTANT))
         texts = (PLAIN_ASK_BEFORE, PLAIN_ASK_AFTER, PLAIN_TURN_BEFORE, PLAIN_TURN_AFTER)
-        return Frame((BEGIN,), *(tuple(self.encode(text)) for text in texts))
+        ask_before, ask_after, turn_before, turn_after = (tuple(self.encode(text)) for text in texts)
+        return Frame((BEGIN,), ask_before, ask_after, turn_before, turn_after)

@@ -10,6 +10,7 @@ from __future__ import annotations
 import codecs
 import os
 import stat
+from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
@@ -113,10 +114,10 @@ class Detokenizer:
         if token in self._joint:
             return ""
         text = self._text(self._pending)
-        whole = not text.endswith(_UNFINISHED)
-        new = self._give(text if whole else text[:-1])
-        if whole and self._settle(token):
-            self._pending, self._given = [], 0
+        if text.endswith(_UNFINISHED):
+            return self._give(text[:-1])
+        new = self._give(text)
+        self._settle(token, text)
         return new
 
     def flush(self) -> str:
@@ -132,23 +133,24 @@ class Detokenizer:
         new, self._given = text[self._given :], max(self._given, len(text))
         return new
 
-    def _settle(self, token: int) -> bool:
-        """Make the token the anchor if its own text is sound; say whether there is an anchor."""
-        text = self._decode([token])
-        if text and _UNFINISHED not in text:
-            self._anchor, self._skip = [token], len(text)
-        return bool(self._anchor)
+    def _settle(self, token: int, text: str) -> None:
+        """Forget the pending ids, whose text is whole, once there is an anchor to go on from."""
+        alone = self._decode([token])
+        if alone and _UNFINISHED not in alone:
+            self._anchor, self._skip = [token], len(alone)
+        elif text and not self._anchor:
+            self._anchor, self._skip = self._pending, len(text)
+        if self._anchor:
+            self._pending, self._given = [], 0
 
     def _boundary(self) -> int:
-        """How many pending ids can be let go: up to a whole character, or where decoding splits."""
+        """Where the pending ids come apart with the fewest broken characters."""
         ids, count = self._pending, len(self._pending)
-        for k in range(count, count - 5, -1):
-            if not self._text(ids[:k]).endswith(_UNFINISHED):
-                return k
-        for k in range(count - 1, count - 5, -1):
-            if self._text(ids[:k]) + self._text(ids[k:]) == self._text(ids):
-                return k
-        return count
+
+        def broken(k: int) -> int:
+            return (self._text(ids[:k]) + self._text(ids[k:])).count(_UNFINISHED)
+
+        return min(range(count // 2, count + 1), key=broken)
 
     def _shorten(self, count: int) -> str:
         text = self._text(self._pending[:count])
@@ -158,7 +160,7 @@ class Detokenizer:
 
 
 def encode_windows(
-    encode: Callable[[str], Encoded], pieces: Iterable[str], window: int = WINDOW
+    encode: Callable[[str], Encoded], pieces: Iterable[str], window: int = WINDOW, *, at_words: bool = False
 ) -> Iterator[list[int]]:
     """Yield the ids of the joined pieces, encoding only about `window` characters at a time.
 
@@ -166,6 +168,7 @@ def encode_windows(
     want of what came before; so windows overlap, and the next takes over amid a run of tokens on
     which both agree. For BPE that is exact: an encoding is right when each neighbouring pair is,
     and every pair here stood in one of the windows. Without such a run both become one window.
+    A tokenizer that weighs whole words (Unigram) needs `at_words`: to take over between words only.
     """
     blocks, overlap = _Blocks(pieces), max(window // 16, min(window // 2, 64))
     text = blocks.take(window)
@@ -176,11 +179,13 @@ def encode_windows(
         start = spans[first][0] if first else 0
         joined = text[start:] + more
         new_ids, new_spans = encode(joined)
-        left, right = _seam((ids, spans), first, (new_ids, new_spans)) if first else (0, 0)
-        misses = 0 if left > done else misses + 1
-        if left > done:
-            yield ids[done:left]
-            done = right
+        left, right, run = _agreement((ids, spans), first, (new_ids, new_spans)) if first else (0, 0, 0)
+        half = _seam(spans[left : left + run], text if at_words else "")
+        misses = 0 if half else misses + 1
+        if half:
+            assert left + half > done  # an overlap is at most a third of its window
+            yield ids[done : left + half]
+            done = right + half
         elif start:
             joined = text + more
             new_ids, new_spans = encode(joined)
@@ -190,34 +195,38 @@ def encode_windows(
 
 
 def _restart(spans: Sequence[tuple[int, int]], near: int) -> int:
-    """The first token at or after character `near` that starts a character; 0 if there is none.
+    """The token at which the next window starts, near the given character; 0 if there is none.
 
-    Starting the next window where a token started keeps both in step in runs of digits or spaces,
-    which are cut into equal lengths from wherever they begin.
+    Starting where a token started keeps both windows in step in runs of digits or spaces, which are
+    cut into equal lengths from wherever they begin.
     """
-    first = len(spans)
-    while first and spans[first - 1][0] >= near:
-        first -= 1
-    for i in range(max(first, 1), len(spans)):
-        if spans[i - 1][1] <= spans[i][0]:
-            return i
-    return 0
+    first = max(1, bisect_left(spans, (near, 0)))
+    return first if first < len(spans) else 0
 
 
-def _seam(old: Encoded, first: int, new: Encoded) -> tuple[int, int]:
-    """The middle of the longest run on which both windows agree, as an index into each; or (0, 0)."""
+def _agreement(old: Encoded, first: int, new: Encoded) -> tuple[int, int, int]:
+    """Return the longest run of tokens common to both windows: its index in each, its length."""
     (old_ids, old_spans), (new_ids, new_spans) = old, new
     shift = old_spans[first][0]
-    best, run, seam = max(_AGREE, (len(old_ids) - first) // 4) - 1, 0, (0, 0)
-    i, j = first, 0
+    i, j, run, best = first, 0, 0, (0, 0, 0)
     while i < len(old_ids) and j < len(new_ids):
         here, there = (old_spans[i][0] - shift, old_spans[i][1] - shift), new_spans[j]
         run = run + 1 if here == there and old_ids[i] == new_ids[j] else 0
         # Out of step, only the one behind goes on, so that the two meet again.
         i, j = i + (here <= there), j + (there <= here)
-        if run > best:
-            best, seam = run, (i - run // 2, j - run // 2)
-    return seam
+        if run > best[2]:
+            best = (i - run, j - run, run)
+    return best
+
+
+def _seam(run: Sequence[tuple[int, int]], words: str) -> int:
+    """How far into a run of agreeing tokens one window hands over, as near its middle as can be; or 0."""
+    inner = range(_AGREE // 2, len(run) - _AGREE // 2 + 1)
+    for k in sorted(inner, key=lambda k: abs(k - len(run) // 2)):
+        start = run[k][0]
+        if not words or (words[start].isspace() and not words[start - 1].isspace()):
+            return k
+    return 0
 
 
 class _Blocks:

@@ -33,6 +33,7 @@ class Header:
 
     architecture: str
     add_bos: bool
+    eos: int | None
     sizes: tuple[int, ...]
 
     @property
@@ -106,7 +107,8 @@ def _parse(data: mmap.mmap) -> Header:
     align = meta.get("general.alignment", 32)
     if -(-cursor.at // align) * align + end > len(data):
         raise ValueError("it is cut short")
-    return Header(meta["general.architecture"], _wants_bos(meta), tuple(sizes))
+    eos = meta.get("tokenizer.ggml.eos_token_id")
+    return Header(meta["general.architecture"], _wants_bos(meta), eos, tuple(sizes))
 
 
 def _stored_bytes(kind: int, count: int) -> int:
@@ -142,7 +144,7 @@ def load_gguf(path: Path, dtype: Any) -> tuple[Any, Any]:
         # transformers drops this flag, and Gemma for one babbles without its BOS. The setter rebuilds
         # the post-processor, which is saved with the tokenizer; the flag itself is not.
         tokenizer.add_bos_token = True
-    _set_ends(model, tokenizer)
+    _set_ends(model, tokenizer, header.eos)
     return model, tokenizer
 
 
@@ -152,11 +154,12 @@ def adds_bos(tokenizer: Any) -> bool:
     return tokenizer.bos_token_id is not None and first == [tokenizer.bos_token_id]
 
 
-def _set_ends(model: Any, tokenizer: Any) -> None:
+def _set_ends(model: Any, tokenizer: Any, eos: int | None) -> None:
+    # The EOS comes from the file: transformers 5.17 takes a wrong one for some tokenizers.
     special = tokenizer.get_added_vocab()
     ends = {special[token] for token in END_TOKENS if token in special}
-    if tokenizer.eos_token_id is not None:
-        ends.add(tokenizer.eos_token_id)
+    if eos is not None:
+        ends.add(eos)
     model.generation_config.eos_token_id = sorted(ends)
     # Else it counts as derived from the model's config, which knows one of them only.
     model.generation_config._from_model_config = False

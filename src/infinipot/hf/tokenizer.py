@@ -38,10 +38,10 @@ if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
 
 _USER, _ANSWER, _AGAIN = "QzUserTextQz", "QzAnswerTextQz", "QzSecondTextQz"
-_SEPARATORS = ("\ue000", "\x1f", "\u241f")  # characters that no vocabulary merges with others
+_SEPARATORS = ("\ue000", "\x1f", "\n", "|", "0")  # seldom one token with a neighbour, first to last
 _ROUNDS = 8
 _SURROGATE = re.compile("[\ud800-\udfff]")
-_BRACKETED = re.compile(r"<[^<>\s]+>")
+_BRACKETED = re.compile(r"<(?!0x[0-9A-F]{2}>)[^<>\s]+>")  # but not the byte tokens of SentencePiece
 # Control tokens by their names, for vocabularies that do not mark them (GGUF under transformers 5.17).
 _CONTROL_NAME = re.compile(r"<\|[^<>\s]+\|>|<(?:start|end)_of_\w+>")
 
@@ -80,7 +80,8 @@ class HFTokenizer:
 
     def encode_stream(self, pieces: Iterable[str]) -> Iterator[list[int]]:
         """Yield the ids of `encode("".join(pieces))` part by part, in bounded memory."""
-        return encode_windows(self._guarded, pieces, self._window)
+        unigram = type(self._hf.backend_tokenizer.model).__name__ == "Unigram"
+        return encode_windows(self._guarded, pieces, self._window, at_words=unigram)
 
     def decode(self, ids: Sequence[int]) -> str:
         """Text of the ids; control tokens show as they are written."""
@@ -173,20 +174,23 @@ class HFTokenizer:
             ids, spans = self._cut(text, sorted(cuts))
             if self._control.isdisjoint(ids):
                 return ids, spans
-            bad = [k for k, (s, e) in enumerate(spans) if self._is_control(ids[k], text[s:e])]
-            long = [spans[k] for k in bad if spans[k][1] - spans[k][0] > 1]
-            if not long:
-                # A character that the vocabulary can spell only as a control token (SmolLM2 has
-                # end-of-text for unknown bytes under some versions of transformers) is left out.
-                kept = [k for k in range(len(ids)) if k not in set(bad)]
-                return [ids[k] for k in kept], [spans[k] for k in kept]
-            cuts.update((s + e + 1) // 2 for s, e in long)
+            control = [k for k, token in enumerate(ids) if token in self._control]
+            spelt = [spans[k] for k in control if not self._unknown(ids[k], text[slice(*spans[k])])]
+            if not spelt:
+                return self._without_unknown(ids, spans)
+            cuts.update((start + end + 1) // 2 for start, end in spelt)
         raise ModelError("this model's tokenizer makes control tokens of plain text: use another model")
 
-    def _is_control(self, token: int, text: str) -> bool:
-        # A true <unk> for an unknown word is no control token; one for the text "<unk>" is.
-        unknown = token == self._hf.unk_token_id and "unk" in self._hf.unk_token.lower()
-        return token in self._control and not (unknown and text != self._hf.unk_token)
+    def _unknown(self, token: int, text: str) -> bool:
+        """Whether the token stands for something the vocabulary lacks, not for its own name."""
+        return bool(token == self._hf.unk_token_id and text != self._hf.unk_token)
+
+    def _without_unknown(self, ids: list[int], spans: list[tuple[int, int]]) -> Encoded:
+        # A true <unk> does no harm. But SmolLM2, under transformers 5.17, gets end-of-text for it.
+        if "unk" in self._hf.unk_token.lower():
+            return ids, spans
+        kept = [k for k, token in enumerate(ids) if token != self._hf.unk_token_id]
+        return [ids[k] for k in kept], [spans[k] for k in kept]
 
     def _cut(self, text: str, cuts: Sequence[int]) -> Encoded:
         """Encode with a separator at each cut, and leave the separators' tokens out."""
@@ -196,16 +200,13 @@ class HFTokenizer:
         marks = [cut + k for k, cut in enumerate(cuts)]  # where the separators will be
         for separator in _SEPARATORS:
             ids, spans = self._call(separator.join(pieces))
-            before = [(bisect_left(marks, s), bisect_left(marks, e)) for s, e in spans]
-            glued = any(a != b and e - s > 1 for (a, b), (s, e) in zip(before, spans, strict=True))
-            if not glued:
-                kept = [k for k, (a, b) in enumerate(before) if a == b]
-                return [ids[k] for k in kept], [
-                    (spans[k][0] - before[k][0], spans[k][1] - before[k][0]) for k in kept
-                ]
-        raise ModelError(
-            "this model's tokenizer cannot keep control tokens out of plain text: use another model"
-        )
+            held = [(bisect_left(marks, start), bisect_left(marks, end)) for start, end in spans]
+            if any(a != b and end - start > 1 for (a, b), (start, end) in zip(held, spans, strict=True)):
+                continue  # a separator and a neighbour became one token
+            kept = [k for k, (a, b) in enumerate(held) if a == b]
+            shifted = [(spans[k][0] - held[k][0], spans[k][1] - held[k][0]) for k in kept]
+            return [ids[k] for k in kept], shifted
+        raise ModelError("this model's tokenizer cannot cut control tokens in two: use another model")
 
     def _find_bos(self, add_bos: bool | None) -> tuple[int, ...]:
         if add_bos is None:
