@@ -69,7 +69,7 @@ def run(method: str, engine: Engine, recipe: Recipe, example: Passkey, new_token
 
 def rows(args: argparse.Namespace) -> Iterator[dict]:
     engine = open_engine(args.model, args.device, args.dtype)
-    config = PotConfig(args.capacity, args.keep, args.novelty, pool=args.pool)
+    config = PotConfig(args.capacity, args.keep, args.novelty, pool=args.pool, settle=not args.no_settle)
     recipe = Recipe(config=config, catalyst=args.catalyst, format=args.format or engine.format)
     yield {
         "manifest": recipe.describe(),
@@ -112,6 +112,7 @@ def main() -> None:
     parser.add_argument("--keep", type=int)
     parser.add_argument("--novelty", type=float, default=0.5)
     parser.add_argument("--pool", type=int, default=1)
+    parser.add_argument("--no-settle", action="store_true")
     parser.add_argument("--catalyst", default="question")
     parser.add_argument("--format", choices=["chat", "plain"])
     parser.add_argument("--lengths", default="8192,16384,32768")

@@ -26,6 +26,8 @@ class PotConfig:
     pool      average or take the maximum of the catalyst score over this many
               neighbouring slots; 1 is off, as in the paper.
     opening   this many first slots are never dropped; 0 as in the paper.
+    settle    before a question, distil what was read since the last distillation too,
+              so that the end of a long text weighs no more than the rest of it.
     """
 
     capacity: int = DEFAULT_CAPACITY
@@ -34,6 +36,7 @@ class PotConfig:
     pool: int = 1
     pooling: Pooling = "mean"
     opening: int = 0
+    settle: bool = True
 
     def __post_init__(self) -> None:
         if self.capacity < 4:

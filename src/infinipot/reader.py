@@ -97,6 +97,7 @@ class Reader:
         self._last: Tensor | None = None  # [B, 1, H] hidden state before the next token: its novelty needs it
         self._pending: list[int] = []  # tokens said to the user and not written yet
         self._answered = False
+        self._fresh = False  # text was read since the last distillation
 
     # Reading ------------------------------------------------------------------
 
@@ -133,6 +134,7 @@ class Reader:
     def _count(self, tokens: int) -> int:
         """Count tokens of the text; return what is still owed to the opening (at most 0)."""
         self.tokens_read += max(0, tokens)
+        self._fresh = self.pot.fill > self.config.kept
         return min(0, tokens)
 
     def progress(self) -> Progress:
@@ -178,6 +180,7 @@ class Reader:
         For engines that generate by themselves and cannot distil on the way.
         """
         ids = [*self._preamble(), *self._closing(question)]
+        self._settle()
         self._make_room(len(ids), max_new_tokens)
         return ids
 
@@ -189,6 +192,7 @@ class Reader:
         """
         source = generation.generator(self.model.device)
         prompt, most = [*self._preamble(), *prompt], generation.max_new_tokens
+        self._settle()
         brim = final and len(prompt) + most <= self.pot.room
         if not brim:
             self._make_room(len(prompt), 1 + len(self.catalyst))
@@ -225,6 +229,11 @@ class Reader:
         """Tokens that fit beside the catalyst."""
         return self.config.capacity - len(self.catalyst) - self.pot.fill
 
+    def _settle(self) -> None:
+        """Distil the last, unfinished chunk of a text that did not fit as a whole."""
+        if self.config.settle and self._fresh and self.pot.cycles:
+            self._write([], distil=True, recent=RECENT)
+
     def _make_room(self, count: int, after: int) -> None:
         """Distil, harder than usual if need be, when `count` tokens and `after` more would not fit."""
         if count + after <= self.pot.room:
@@ -258,6 +267,7 @@ class Reader:
             budget = self.config.kept if budget is None else budget
             recent = min(recent, budget // 4)
             distill(self.pot, self.policy, budget, self.config.opening, recent)
+            self._fresh = False
         self.seconds += time.perf_counter() - started
         return hidden
 
