@@ -36,7 +36,7 @@ class Recent(ScoredPolicy):
     def needs(self) -> frozenset[Need]:
         return frozenset()
 
-    def score(self, evidence: Evidence, budget: int) -> torch.Tensor:
+    def score(self, evidence: Evidence, budget: int) -> torch.Tensor:  # noqa: ARG002  any budget
         return evidence.source.double()
 
 
@@ -106,7 +106,9 @@ def table(done: list[dict]) -> str:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--model", default="smollm2")
     parser.add_argument("--capacity", type=int, default=2048)
     parser.add_argument("--keep", type=int)
@@ -132,7 +134,10 @@ def main() -> None:
             out.flush()
             if "method" in row:
                 done.append(row)
-                print({k: row[k] for k in ("method", "length", "depth", "correct", "answer", "seconds")}, flush=True)
+                print(
+                    {k: row[k] for k in ("method", "length", "depth", "correct", "answer", "seconds")},
+                    flush=True,
+                )
     print(table(done))
 
 

@@ -28,7 +28,12 @@ LLAMA3_ROPE = {
     "high_freq_factor": 4.0,
     "original_max_position_embeddings": 64,
 }
-YARN_ROPE = {"rope_type": "yarn", "rope_theta": 10000.0, "factor": 4.0, "original_max_position_embeddings": 128}
+YARN_ROPE = {
+    "rope_type": "yarn",
+    "rope_theta": 10000.0,
+    "factor": 4.0,
+    "original_max_position_embeddings": 128,
+}
 LONGROPE = {
     "rope_type": "longrope",
     "rope_theta": 10000.0,
@@ -47,7 +52,10 @@ FAMILIES: dict[str, tuple[str, dict[str, Any]]] = {
     "llama-3.2": ("Llama", {"rope_parameters": {**LLAMA3_ROPE, "factor": 32.0}, "tie_word_embeddings": True}),
     "llama-dynamic": (
         "Llama",
-        {"rope_parameters": {"rope_type": "dynamic", "rope_theta": 1e4, "factor": 2.0}, "max_position_embeddings": 64},
+        {
+            "rope_parameters": {"rope_type": "dynamic", "rope_theta": 1e4, "factor": 2.0},
+            "max_position_embeddings": 64,
+        },
     ),
     "mistral-v0.1": ("Mistral", {"sliding_window": 256}),
     "mistral-v0.2": ("Mistral", {"sliding_window": None}),

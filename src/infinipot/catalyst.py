@@ -21,7 +21,14 @@ CATALYSTS = {
     "unrelated": "Write a cheerful recipe for a chocolate cake with strawberries and cream.",  # CaP-U
 }
 QUESTION = "question"  # CaP-Q
-SHORT = {"G": "general", "G1": "general-1", "G2": "general-2", "Q": QUESTION, "P": "padding", "U": "unrelated"}
+SHORT = {
+    "G": "general",
+    "G1": "general-1",
+    "G2": "general-2",
+    "Q": QUESTION,
+    "P": "padding",
+    "U": "unrelated",
+}
 
 
 def catalyst_text(name: str, question: str | None = None) -> str:
@@ -35,7 +42,9 @@ def catalyst_text(name: str, question: str | None = None) -> str:
         return CATALYSTS[name]
     if name == QUESTION:
         if question is None:
-            raise ConfigError("catalyst 'question' needs the question before reading starts: use 'general' instead")
+            raise ConfigError(
+                "catalyst 'question' needs the question before reading starts: use 'general' instead"
+            )
         return question
     if len(name.split()) > 1:
         return name

@@ -16,6 +16,6 @@ def peak_memory_bytes(device: str = "cpu") -> int:
     except ImportError:  # Windows has no resource module
         import psutil
 
-        return int(psutil.Process().memory_info().peak_wset)
+        return int(getattr(psutil.Process().memory_info(), "peak_wset", 0))
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     return peak if sys.platform == "darwin" else peak * 1024  # macOS counts bytes, Linux kibibytes

@@ -85,11 +85,13 @@ class PotLayer:
         end = self.fill + count
         if end > self.capacity:
             raise PotOverflowError(
-                f"{end} entries do not fit a pot of {self.capacity}: read through a Reader, which distils in time"
+                f"{end} entries do not fit a pot of {self.capacity}: use a Reader, which distils in time"
             )
         self.keys[:, :, self.fill : end] = keys
         self.values[:, :, self.fill : end] = values
-        self.source[:, :, self.fill : end] = torch.arange(self.tokens, self.tokens + count, device=keys.device)
+        self.source[:, :, self.fill : end] = torch.arange(
+            self.tokens, self.tokens + count, device=keys.device
+        )
         self.novelty[:, :, self.fill : end] = 0
         self.fill, self.tokens = end, self.tokens + count
         return self.keys[:, :, :end], self.values[:, :, :end]
@@ -258,7 +260,9 @@ class Pot:
     def append(self, layer: int, keys: Tensor, values: Tensor) -> tuple[Tensor, Tensor]:
         """Write one layer's new keys and values [B, Hkv, n, D]; return everything its queries may see."""
         into = self.layers[layer]
-        return into.append(keys, values) if isinstance(into, PotLayer) else into.append(keys, values, self.watch)
+        return (
+            into.append(keys, values) if isinstance(into, PotLayer) else into.append(keys, values, self.watch)
+        )
 
     @contextmanager
     def writing(self, catalyst: int = 0) -> Iterator[None]:
@@ -282,7 +286,9 @@ class Pot:
     def note_novelty(self, novelty: Tensor) -> None:
         """Write novelty [B, n] into the column of the last n slots, for every layer and head."""
         for layer in self.pot_layers:
-            layer.novelty[:, :, layer.fill - novelty.shape[1] : layer.fill] = novelty[:, None].to(layer.novelty.device)
+            layer.novelty[:, :, layer.fill - novelty.shape[1] : layer.fill] = novelty[:, None].to(
+                layer.novelty.device
+            )
 
     def evidence(self, opening: int = 0, recent: int = 0) -> list[Evidence | None]:
         """What is known of each layer's slots; None for a local layer, which is not distilled."""

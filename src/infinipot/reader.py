@@ -220,7 +220,9 @@ class Reader:
     def _preamble(self) -> list[int]:
         """What must be written before anything else: the opening, or an answer's last token."""
         if self.pot.room < len(self.catalyst):
-            raise InputError("this reader's pot was filled by its answer: use ask(), or fork() before answer()")
+            raise InputError(
+                "this reader's pot was filled by its answer: use ask(), or fork() before answer()"
+            )
         ids = list(self.frame.opening) if self.pot.tokens == 0 else self._pending
         self._pending = []
         return ids

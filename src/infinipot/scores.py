@@ -56,7 +56,9 @@ def pool(score: Tensor, kernel: int, pooling: Pooling) -> Tensor:
     return F.avg_pool1d(score, kernel, stride=1, padding=kernel // 2, count_include_pad=False)
 
 
-def novelty(hidden: Tensor, targets: Tensor, head: Callable[[Tensor], Tensor], rows: int = VOCAB_ROWS) -> Tensor:
+def novelty(
+    hidden: Tensor, targets: Tensor, head: Callable[[Tensor], Tensor], rows: int = VOCAB_ROWS
+) -> Tensor:
     """-log p of each target given the hidden state before it (eq. 4), float32.
 
     hidden [B, T, H], targets [B, T] -> [B, T]. Only `rows` rows of vocabulary

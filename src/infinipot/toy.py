@@ -6,6 +6,8 @@ nonsense, fluently and repeatably.
 
 from __future__ import annotations
 
+import math
+
 import torch
 import torch.nn.functional as F
 from torch import Tensor
@@ -28,7 +30,13 @@ class ToyModel:
         dtype: torch.dtype = torch.float32,
         seed: int = 0,
     ) -> None:
-        self.vocabulary, self.layers, self.heads, self.kv_heads, self.width = vocabulary, layers, heads, kv_heads, width
+        self.vocabulary, self.layers, self.heads, self.kv_heads, self.width = (
+            vocabulary,
+            layers,
+            heads,
+            kv_heads,
+            width,
+        )
         self.device, self.dtype = torch.device("cpu"), dtype
         self.frequencies = 10000.0 ** (-torch.arange(0, width, 2, dtype=torch.float64) / width)
         source = torch.Generator().manual_seed(seed)
@@ -36,7 +44,8 @@ class ToyModel:
         sizes = {"q": size, "k": kv_heads * width, "v": kv_heads * width, "o": size, "up": size}
 
         def weights(rows: int) -> Tensor:
-            return torch.randn(rows, size, generator=source, dtype=torch.float64).to(dtype) * 2 / size**0.5
+            drawn = torch.randn(rows, size, generator=source, dtype=torch.float64) * (2 / math.sqrt(size))
+            return drawn.to(dtype)
 
         self.embedding = weights(vocabulary)
         self.blocks = [{name: weights(rows) for name, rows in sizes.items()} for _ in range(layers)]
@@ -67,7 +76,7 @@ class ToyModel:
         return hidden @ self.embedding.T
 
     def _split(self, flat: Tensor) -> Tensor:
-        return flat.unflatten(-1, (-1, self.width)).transpose(1, 2)  # [B, heads, n, D]
+        return flat.view(*flat.shape[:-1], -1, self.width).transpose(1, 2)  # [B, heads, n, D]
 
     def _rotate(self, x: Tensor, places: Tensor) -> Tensor:
         angles = places[:, None] * self.frequencies

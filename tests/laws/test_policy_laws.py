@@ -30,7 +30,9 @@ def situations(draw: st.DrawFn) -> tuple[Evidence, int]:
 
 @pytest.mark.parametrize("policy", [cls() for cls in registry().values()], ids=lambda p: type(p).__name__)
 @given(situation=situations())
-def test_exactly_the_budget_unique_sorted_protected_kept(policy: Policy, situation: tuple[Evidence, int]) -> None:
+def test_exactly_the_budget_unique_sorted_protected_kept(
+    policy: Policy, situation: tuple[Evidence, int]
+) -> None:
     evidence, budget = situation
     slots = policy.select(evidence, budget)
     assert slots.shape == (*evidence.source.shape[:2], budget)

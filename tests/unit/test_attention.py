@@ -21,7 +21,9 @@ def slow_attention(queries, keys, values, scale, window=None, softcap=None):
 @pytest.mark.parametrize(("window", "softcap"), [(None, None), (7, None), (None, 3.0), (7, 3.0), (999, None)])
 @pytest.mark.parametrize(("new", "cached"), [(1, 20), (1, 0), (13, 0), (13, 20), (20, 3)])
 @pytest.mark.parametrize(("heads", "kv_heads", "batch"), [(2, 2, 1), (6, 2, 3)])
-def test_attend_is_masked_softmax_attention(monkeypatch, heads, kv_heads, batch, new, cached, window, softcap) -> None:
+def test_attend_is_masked_softmax_attention(
+    monkeypatch, heads, kv_heads, batch, new, cached, window, softcap
+) -> None:
     monkeypatch.setattr(attention, "ROWS", 5)
     queries = torch.randn(batch, heads, new, 8)
     keys, values = torch.randn(2, batch, kv_heads, cached + new, 8)

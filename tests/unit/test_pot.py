@@ -64,10 +64,15 @@ def test_a_forward_that_fails_half_way_leaves_the_pot_as_it_was() -> None:
     pot = Pot([LayerSpec(FREQUENCIES), LayerSpec(FREQUENCIES, window=4)], capacity=16, keep=4)
     written(pot, 6, layers=2)
     window = pot.layers[1].keys
-    with pytest.raises(KeyboardInterrupt), pot.writing(catalyst=2):
-        pot.append(0, torch.randn(2, 3, 3, 8), torch.randn(2, 3, 3, 8))
-        pot.append(1, torch.randn(2, 3, 3, 8), torch.randn(2, 3, 3, 8))
-        raise KeyboardInterrupt
+
+    def interrupted() -> None:
+        with pot.writing(catalyst=2):
+            pot.append(0, torch.randn(2, 3, 3, 8), torch.randn(2, 3, 3, 8))
+            pot.append(1, torch.randn(2, 3, 3, 8), torch.randn(2, 3, 3, 8))
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        interrupted()
     assert (pot.fill, pot.tokens, pot.watch) == (6, 6, 0)
     assert pot.layers[1].keys is window
 

@@ -17,7 +17,8 @@ from infinipot.config import DEFAULT_CAPACITY
 from infinipot.hf.catalog import DEFAULT_MODEL
 
 Files = Annotated[
-    list[str] | None, typer.Option("--file", "-f", help="UTF-8 text to read before the talk; repeat for several.")
+    list[str] | None,
+    typer.Option("--file", "-f", help="UTF-8 text to read before the talk; repeat for several."),
 ]
 
 

@@ -36,12 +36,16 @@ ModelName = Annotated[
     str,
     typer.Option("--model", "-m", help="Alias, hub id, folder or .gguf file.", rich_help_panel=MODEL),
 ]
-Capacity = Annotated[int, typer.Option(help="KV entries per layer and head, never exceeded.", rich_help_panel=MODEL)]
+Capacity = Annotated[
+    int, typer.Option(help="KV entries per layer and head, never exceeded.", rich_help_panel=MODEL)
+]
 Keep = Annotated[
     int | None,
     typer.Option(help="Entries left after a distillation.", show_default="half", rich_help_panel=MODEL),
 ]
-Novelty = Annotated[float, typer.Option(help="Share of kept entries chosen by novelty.", rich_help_panel=MODEL)]
+Novelty = Annotated[
+    float, typer.Option(help="Share of kept entries chosen by novelty.", rich_help_panel=MODEL)
+]
 Catalyst = Annotated[
     str,
     typer.Option(
@@ -50,21 +54,32 @@ Catalyst = Annotated[
         rich_help_panel=MODEL,
     ),
 ]
-Pool = Annotated[int, typer.Option(help="Neighbouring slots whose scores are pooled; 1 = off.", rich_help_panel=MODEL)]
-PoolKind = Annotated[PoolingName, typer.Option("--pooling", help="How they are pooled.", rich_help_panel=MODEL)]
+Pool = Annotated[
+    int, typer.Option(help="Neighbouring slots whose scores are pooled; 1 = off.", rich_help_panel=MODEL)
+]
+PoolKind = Annotated[
+    PoolingName, typer.Option("--pooling", help="How they are pooled.", rich_help_panel=MODEL)
+]
 Opening = Annotated[int, typer.Option(help="First slots that are never dropped.", rich_help_panel=MODEL)]
 FormatOption = Annotated[
     FormatName | None,
     typer.Option(
-        "--format", help="Prompt layout.", show_default="what measures better for the model", rich_help_panel=MODEL
+        "--format",
+        help="Prompt layout.",
+        show_default="what measures better for the model",
+        rich_help_panel=MODEL,
     ),
 ]
 Device = Annotated[str, typer.Option(help="auto, cpu, cuda, cuda:1, mps.", rich_help_panel=MODEL)]
 Dtype = Annotated[str, typer.Option(help="auto, float32, bfloat16, float16.", rich_help_panel=MODEL)]
 MaxNewTokens = Annotated[int, typer.Option(help="Longest answer.", rich_help_panel=ANSWER)]
-Temperature = Annotated[float, typer.Option(help="0 always takes the likeliest token.", rich_help_panel=ANSWER)]
+Temperature = Annotated[
+    float, typer.Option(help="0 always takes the likeliest token.", rich_help_panel=ANSWER)
+]
 Seed = Annotated[int | None, typer.Option(help="Makes sampling repeatable.", rich_help_panel=ANSWER)]
-Json = Annotated[bool, typer.Option("--json", help="Print exactly one JSON document.", rich_help_panel=ANSWER)]
+Json = Annotated[
+    bool, typer.Option("--json", help="Print exactly one JSON document.", rich_help_panel=ANSWER)
+]
 
 
 def open_engine(name: str, device: str, dtype: str) -> Engine:

@@ -54,10 +54,10 @@ def _state(step: Progress, device: str) -> str:
 
 def summary(reader: Reader) -> str:
     """One line about what was read."""
-    step = reader.progress()
+    step, peak = reader.progress(), peak_memory_bytes(reader.model.device.type)
     return (
-        f"{step.tokens_read:,} tokens read in {step.seconds:.1f} s ({rate(step):,.0f}/s), {step.cycles} cycles, "
-        f"pot of {step.capacity:,} entries, peak memory {gigabytes(peak_memory_bytes(reader.model.device.type))}"
+        f"{step.tokens_read:,} tokens read in {step.seconds:.1f} s ({rate(step):,.0f}/s), "
+        f"{step.cycles} cycles, pot of {step.capacity:,} entries, peak memory {gigabytes(peak)}"
     )
 
 

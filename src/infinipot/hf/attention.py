@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import torch
 from torch import Tensor, nn
 from transformers import AttentionInterface, AttentionMaskInterface
 from transformers.masking_utils import sdpa_mask
@@ -82,8 +81,7 @@ def register() -> None:
     AttentionMaskInterface.register(NAME, infinipot_mask)
 
 
-def use(model: nn.Module) -> None:
-    """Switch a model to this implementation."""
+def use(model: Any) -> None:
+    """Switch a transformers model to this implementation."""
     register()
-    torch._assert(hasattr(model, "set_attn_implementation"), "not a transformers model")
-    model.set_attn_implementation(NAME)  # type: ignore[operator]
+    model.set_attn_implementation(NAME)

@@ -58,9 +58,7 @@ class HFModel:
     @torch.no_grad()
     def forward(self, tokens: Tensor, pot: Pot) -> Tensor:
         """Write tokens [B, n] into the pot and return their hidden states [B, n, H]."""
-        out = self.model.base_model(
-            input_ids=tokens, past_key_values=PotCache(pot), use_cache=True, pot=pot
-        )
+        out = self.model.base_model(input_ids=tokens, past_key_values=PotCache(pot), use_cache=True, pot=pot)
         hidden: Tensor = out.last_hidden_state
         return hidden
 
@@ -100,7 +98,9 @@ class _Recorder:
     def __init__(self) -> None:
         self.keys: dict[int, Tensor] = {}
 
-    def update(self, key_states: Tensor, value_states: Tensor, layer_idx: int, *_: Any, **__: Any) -> tuple[Tensor, Tensor]:
+    def update(
+        self, key_states: Tensor, value_states: Tensor, layer_idx: int, *_: Any, **__: Any
+    ) -> tuple[Tensor, Tensor]:
         self.keys[layer_idx] = key_states
         return key_states, value_states
 

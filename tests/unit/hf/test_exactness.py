@@ -4,15 +4,15 @@ import copy
 
 import pytest
 import torch
-from families import FAMILIES, build
-from oracle import SlowInfiniPot
 
+from families import FAMILIES, build
+from infinipot.config import PotConfig
 from infinipot.errors import ConfigError, ModelError
 from infinipot.hf.model import HFModel
 from infinipot.policies.infinipot import InfiniPot
 from infinipot.reader import Reader
 from infinipot.testing import ByteTokenizer
-from infinipot.config import PotConfig
+from oracle import SlowInfiniPot
 
 EVERY = sorted(FAMILIES)
 

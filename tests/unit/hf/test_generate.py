@@ -4,8 +4,8 @@ import copy
 
 import pytest
 import torch
-from families import FAMILIES, build
 
+from families import FAMILIES, build
 from infinipot.config import PotConfig
 from infinipot.errors import InputError
 from infinipot.hf.generate import generate_inputs
