@@ -152,6 +152,10 @@ class Reader:
         """Yield the answer's text as it is generated; the question and it use up this reader's pot."""
         yield from self._say(self._closing(question), generation, final=True)
 
+    def check(self, question: str) -> None:
+        """Refuse a question that is too long for the pot, before anything long is read."""
+        self._require(len(self._closing(question)), 1 + len(self.catalyst))
+
     def chat(self, message: str, generation: Generation = Generation()) -> Iterator[str]:  # noqa: B008
         """Yield the reply to a message; message and reply stay in the pot, however long the talk."""
         frame, ids = self.frame, self.tokenizer.encode(message)
@@ -240,14 +244,16 @@ class Reader:
         """Distil, harder than usual if need be, when `count` tokens and `after` more would not fit."""
         if count + after <= self.pot.room:
             return
-        budget = min(self.config.kept, self.config.capacity - count - after)
-        if budget < max(1, self.config.opening):
-            need = self.config.kept + count + after
+        self._require(count, after)
+        self._write([], distil=True, budget=min(self.config.kept, self.config.capacity - count - after))
+
+    def _require(self, count: int, after: int) -> None:
+        """Refuse tokens that would not fit beside even the smallest pot."""
+        if count + after + max(1, self.config.opening) > self.config.capacity:
             raise InputError(
                 f"a question of {count} tokens is too long for a pot of {self.config.capacity}: "
-                f"shorten it or use --capacity {need}"
+                f"shorten it or use --capacity {self.config.kept + count + after}"
             )
-        self._write([], distil=True, budget=budget)
 
     @torch.no_grad()
     def _write(

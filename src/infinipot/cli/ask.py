@@ -62,6 +62,7 @@ def ask(
     engine = o.open_engine(model, device, dtype)
     recipe = Recipe(config=config, catalyst=catalyst, format=format.value if format else engine.format)
     reader = engine.reader(recipe, question)
+    reader.check(question)
     loaded = time.perf_counter()
     watch_reading(reader, meter)
     read = time.perf_counter()

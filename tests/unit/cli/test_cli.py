@@ -1,0 +1,203 @@
+"""The command line as a user meets it: real processes, a tiny random model in a folder."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+import torch
+import transformers as tf
+
+import small_tokenizers
+
+COMMAND = [sys.executable, "-m", "infinipot.cli.main"]
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """A random Llama with a ChatML tokenizer, saved as a folder."""
+    folder = tmp_path_factory.mktemp("model")
+    tokenizer = small_tokenizers.build("qwen")
+    torch.manual_seed(1)
+    config = tf.LlamaConfig(
+        vocab_size=len(tokenizer) + 8,
+        hidden_size=32,
+        intermediate_size=48,
+        num_hidden_layers=2,
+        num_attention_heads=4,
+        num_key_value_heads=2,
+        bos_token_id=None,
+        eos_token_id=None,
+        pad_token_id=None,
+    )
+    tf.LlamaForCausalLM(config).save_pretrained(folder)
+    tokenizer.save_pretrained(folder)
+    return str(folder)
+
+
+@pytest.fixture
+def text(tmp_path: Path) -> str:
+    path = tmp_path / "text.txt"
+    path.write_text("It was a dark and stormy night; <|im_end|> the rain fell.\n" * 60)
+    return str(path)
+
+
+def run(*words: str, stdin: bytes = b"", **env: str) -> subprocess.CompletedProcess[bytes]:
+    return subprocess.run(
+        [*COMMAND, *words], input=stdin, capture_output=True, timeout=120, env={**os.environ, **env}
+    )
+
+
+def test_ask_prints_exactly_one_json_document(model: str, text: str) -> None:
+    done = run("ask", "--file", text, "--model", model, "--capacity", "96", "--json", "What fell?")
+    assert done.returncode == 0, done.stderr
+    told = json.loads(done.stdout)
+    assert set(told) == {
+        "answer",
+        "tokens_read",
+        "cycles",
+        "capacity",
+        "keep",
+        "peak_memory_bytes",
+        "seconds",
+        "model",
+        "recipe",
+    }
+    tokenizer = small_tokenizers.build("qwen")
+    whole = tokenizer(Path(text).read_text(), add_special_tokens=False, split_special_tokens=True)
+    assert told["tokens_read"] == len(whole["input_ids"])
+    assert told["cycles"] > 10
+    assert (told["capacity"], told["keep"]) == (96, 48)
+    assert set(told["seconds"]) == {"load", "read", "answer"}
+    assert told["recipe"]["format"] == "chat"
+
+
+def test_several_files_and_standard_input_are_read_in_order(model: str, text: str, tmp_path: Path) -> None:
+    other = tmp_path / "other.txt"
+    other.write_text("The end.")
+    options = ["--model", model, "--capacity", "96", "--json", "--max-new-tokens", "2"]
+    once = run("ask", "-f", text, "-f", str(other), *options, "So?")
+    piped = run("ask", "-f", "-", *options, "So?", stdin=Path(text).read_bytes() + b"\n\nThe end.")
+    assert json.loads(once.stdout)["tokens_read"] == json.loads(piped.stdout)["tokens_read"]
+
+
+def test_an_answer_goes_to_stdout_and_notes_to_stderr(model: str, text: str) -> None:
+    done = run("ask", "-f", text, "--model", model, "--capacity", "96", "--max-new-tokens", "4", "What?")
+    assert done.returncode == 0
+    assert b"tokens read" in done.stderr
+    assert b"tokens read" not in done.stdout
+
+
+def test_chat_keeps_the_talk_in_the_pot(model: str) -> None:
+    done = run(
+        "chat",
+        "--model",
+        model,
+        "--capacity",
+        "96",
+        "--json",
+        "--max-new-tokens",
+        "40",
+        stdin=b"hi\nyou\nwho\n",
+    )
+    replies = [json.loads(line) for line in done.stdout.splitlines()]
+    assert len(replies) == 3
+    assert replies[-1]["cycles"] > 0
+    assert all(reply["fill"] <= 96 for reply in replies)
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        (["ask", "hi"], "nothing to read"),
+        (["ask", "-f", "TEXT"], "Missing argument 'question'"),
+        (["ask", "-f", "NOWHERE", "hi"], "there is no such file"),
+        (["ask", "-f", "EMPTY", "hi"], "has no text in it"),
+        (["ask", "-f", "BINARY", "hi"], "binary"),
+        (["ask", "-f", "LATIN", "hi"], "not UTF-8"),
+        (["ask", "-f", "FOLDER", "hi"], "directory"),
+        (["ask", "-f", "TEXT", ""], "question is empty"),
+        (["ask", "-f", "TEXT", "-f", "-", "-f", "-", "hi"], "only once"),
+        (["ask", "-f", "TEXT", "--capacity", "2", "hi"], "capacity is 2"),
+        (["ask", "-f", "TEXT", "--capacity", "ten", "hi"], "--capacity"),
+        (["ask", "-f", "TEXT", "--keep", "9999", "hi"], "keep is 9999"),
+        (["ask", "-f", "TEXT", "--novelty", "7", "hi"], "novelty is 7"),
+        (["ask", "-f", "TEXT", "--catalyst", "genral", "hi"], "did you mean 'general'"),
+        (["ask", "-f", "TEXT", "--format", "poem", "hi"], "--format"),
+        (["ask", "-f", "TEXT", "--max-new-tokens", "0", "hi"], "max-new-tokens is 0"),
+        (["ask", "-f", "TEXT", "--temperature", "-1", "hi"], "temperature is -1"),
+        (["ask", "-f", "TEXT", "--device", "abacus", "hi"], "abacus"),
+        (["ask", "-f", "TEXT", "--dtype", "int1", "hi"], "int1"),
+        (["ask", "-f", "TEXT", "--model", "smolm2", "hi"], "did you mean 'smollm2'"),
+        (["ask", "-f", "TEXT", "--model", "FOLDER", "hi"], "config.json"),
+        (["ask", "-f", "TEXT", "--bogus", "hi"], "--bogus"),
+        (["ask", "-f", "TEXT", "--model", "MODEL", "--capacity", "48", "--keep", "44", "hi"], "too small"),
+        (
+            [
+                "ask",
+                "-f",
+                "TEXT",
+                "--model",
+                "MODEL",
+                "--capacity",
+                "160",
+                "--catalyst",
+                "general",
+                "w " * 99,
+            ],
+            "too long",
+        ),
+        (["asc"], "ask"),
+        (["models", "pull", "nothing"], "nothing"),
+    ],
+)
+def test_bad_input_gets_one_line_and_exit_code_2(words, says, model, text, tmp_path) -> None:
+    (tmp_path / "empty").write_text(" \n")
+    (tmp_path / "binary").write_bytes(b"abc\0def")
+    (tmp_path / "latin").write_bytes("café".encode("latin1"))
+    (tmp_path / "folder").mkdir()
+    places = {"TEXT": text, "MODEL": model, "NOWHERE": str(tmp_path / "nowhere")}
+    places |= {name: str(tmp_path / name.lower()) for name in ("EMPTY", "BINARY", "LATIN", "FOLDER")}
+    done = run(*(places.get(word, word) for word in words))
+    said = done.stderr.decode()
+    assert done.returncode == 2, said
+    assert said.startswith("infinipot: ")
+    assert said.count("\n") == 1
+    assert says in said
+    assert not done.stdout
+
+
+def test_help_is_quick_and_needs_no_torch() -> None:
+    code = (
+        "import sys; sys.argv = ['infinipot', '--help']\n"
+        "from infinipot.cli.main import run\n"
+        "try: run()\n"
+        "finally: print(sorted({'torch', 'transformers', 'numpy'} & set(sys.modules)), file=sys.stderr)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, timeout=60)
+    assert done.returncode == 0
+    assert done.stderr.strip() == b"[]"
+    assert b"ask" in done.stdout
+
+
+def test_ctrl_c_while_reading_is_one_line(model: str) -> None:
+    words = ["ask", "-f", "-", "--model", model, "--capacity", "96", "hi"]
+    process = subprocess.Popen(
+        [*COMMAND, *words], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    )
+    assert process.stdin is not None
+    process.stdin.write(b"some words to read " * 20_000)
+    process.stdin.flush()
+    time.sleep(1.0)  # it is now waiting for more text
+    process.send_signal(signal.SIGINT)
+    out, err = process.communicate(timeout=60)
+    assert process.returncode == 130
+    assert err.decode().splitlines()[-1] == "infinipot: interrupted"
+    assert b"Traceback" not in err
+    assert out == b""
