@@ -54,6 +54,7 @@ def load(
     pool: int = 1,
     pooling: Pooling = "mean",
     opening: int = 0,
+    settle: bool = True,
     format: Format | None = None,
     device: str = "auto",
     dtype: str = "auto",
@@ -62,7 +63,7 @@ def load(
 
     The prompt format defaults to what measures better for the model.
     """
-    config = PotConfig(capacity, keep, novelty, pool, pooling, opening)
+    config = PotConfig(capacity, keep, novelty, pool, pooling, opening, settle)
     engine = open_engine(name, device, dtype)
     return engine.reader(Recipe(config=config, catalyst=catalyst, format=format or engine.format), question)
 

@@ -20,7 +20,10 @@ CATALYSTS = {
     "padding": ". . . . . . . . . . . . . . . .",  # CaP-P
     "unrelated": "Write a cheerful recipe for a chocolate cake with strawberries and cream.",  # CaP-U
 }
-QUESTION = "question"  # CaP-Q
+# CaP-Q incorporates the question into the general prompt. The question alone, above all one that ends in the
+# beginning of its answer, keeps too narrow a choice: docs/adr/0004.
+QUESTION = "question"
+WITH_QUESTION = "Summarize the important information in the text above. {question}"
 SHORT = {
     "G": "general",
     "G1": "general-1",
@@ -45,7 +48,7 @@ def catalyst_text(name: str, question: str | None = None) -> str:
             raise ConfigError(
                 "catalyst 'question' needs the question before reading starts: use 'general' instead"
             )
-        return question
+        return WITH_QUESTION.replace("{question}", question)
     if len(name.split()) > 1:
         return name
     names = [*CATALYSTS, QUESTION]

@@ -7,7 +7,9 @@ from infinipot.errors import ConfigError
 def test_names_the_papers_letters_and_own_texts() -> None:
     assert len(set(CATALYSTS.values())) == 5
     assert catalyst_text("general") == catalyst_text("G")
-    assert {catalyst_text(letter, "why?") for letter in SHORT} == {*CATALYSTS.values(), "why?"}
+    texts = {catalyst_text(letter, "why {?}") for letter in SHORT}
+    (own,) = texts - set(CATALYSTS.values())
+    assert own.endswith("why {?}")
     assert catalyst_text("List every name.") == "List every name."
 
 

@@ -41,6 +41,7 @@ def ask(
     pool: o.Pool = 1,
     pooling: o.PoolKind = o.PoolingName.mean,
     opening: o.Opening = 0,
+    settle: o.Settle = True,
     format: o.FormatOption = None,
     device: o.Device = "auto",
     dtype: o.Dtype = "auto",
@@ -50,7 +51,7 @@ def ask(
     as_json: o.Json = False,
 ) -> None:
     """Read text of any length in a pot of fixed size, then answer a question about it."""
-    config = o.pot_config(capacity, keep, novelty, pool, pooling, opening)
+    config = o.pot_config(capacity, keep, novelty, pool, pooling, opening, settle)
     catalyst_text(catalyst, question)
     if not question.strip():
         raise InputError("the question is empty")

@@ -32,6 +32,7 @@ def chat(
     pool: o.Pool = 1,
     pooling: o.PoolKind = o.PoolingName.mean,
     opening: o.Opening = 0,
+    settle: o.Settle = True,
     format: o.FormatOption = None,
     device: o.Device = "auto",
     dtype: o.Dtype = "auto",
@@ -44,7 +45,7 @@ def chat(
 
     With --json every reply is one JSON document on its own line.
     """
-    config = o.pot_config(capacity, keep, novelty, pool, pooling, opening)
+    config = o.pot_config(capacity, keep, novelty, pool, pooling, opening, settle)
     catalyst_text(catalyst)
     meter = open_files(file) if file else None
     from infinipot.recipes import Recipe

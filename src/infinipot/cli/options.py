@@ -61,6 +61,12 @@ PoolKind = Annotated[
     PoolingName, typer.Option("--pooling", help="How they are pooled.", rich_help_panel=MODEL)
 ]
 Opening = Annotated[int, typer.Option(help="First slots that are never dropped.", rich_help_panel=MODEL)]
+Settle = Annotated[
+    bool,
+    typer.Option(
+        "--settle/--no-settle", help="Distil the last chunk before a question.", rich_help_panel=MODEL
+    ),
+]
 FormatOption = Annotated[
     FormatName | None,
     typer.Option(
@@ -97,9 +103,10 @@ def pot_config(
     pool: int = 1,
     pooling: PoolingName = PoolingName.mean,
     opening: int = 0,
+    settle: bool = True,
 ) -> PotConfig:
     """Check the sizes before anything is loaded."""
-    return PotConfig(capacity, keep, novelty, pool, pooling.value, opening)
+    return PotConfig(capacity, keep, novelty, pool, pooling.value, opening, settle)
 
 
 def generation(max_new_tokens: int, temperature: float, seed: int | None) -> Generation:
