@@ -12,18 +12,10 @@ from pathlib import Path
 import pytest
 
 from infinipot.errors import InputError
+from infinipot.files import check_text, read_text
 from infinipot.testing import END, ByteTokenizer
-from infinipot.text import (
-    CHAT_ASK_BEFORE,
-    PLAIN_ASK_BEFORE,
-    Detokenizer,
-    Encoded,
-    Frame,
-    Tokenizer,
-    check_text,
-    encode_windows,
-    read_text,
-)
+from infinipot.text import CHAT_ASK_BEFORE, PLAIN_ASK_BEFORE, Detokenizer, Frame, Tokenizer
+from infinipot.windows import Encoded, encode_windows
 
 
 def read(content: bytes, tmp_path: Path) -> list[str]:

@@ -15,9 +15,9 @@ from infinipot.cli import options as o
 from infinipot.cli.screen import Meter, note, stream_answer, summary, watch_reading
 from infinipot.config import DEFAULT_CAPACITY
 from infinipot.errors import InputError
+from infinipot.files import check_text, read_text
 from infinipot.hf.catalog import DEFAULT_MODEL
 from infinipot.measure import peak_memory_bytes
-from infinipot.text import check_text, read_text
 
 if TYPE_CHECKING:
     from infinipot.reader import Reader

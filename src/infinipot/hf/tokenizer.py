@@ -27,12 +27,10 @@ from infinipot.text import (
     PLAIN_ASK_BEFORE,
     PLAIN_TURN_AFTER,
     PLAIN_TURN_BEFORE,
-    WINDOW,
-    Encoded,
     Format,
     Frame,
-    encode_windows,
 )
+from infinipot.windows import WINDOW, Encoded, encode_windows
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase

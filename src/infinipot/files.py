@@ -1,0 +1,93 @@
+"""Files and streams to characters: strict UTF-8, block by block, nothing altered.
+
+It does not guess encodings: text is UTF-8 or an error that says what to do.
+"""
+
+from __future__ import annotations
+
+import codecs
+import os
+import stat
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, nullcontext
+from pathlib import Path
+from typing import BinaryIO
+
+from infinipot.errors import InputError
+
+Source = str | os.PathLike[str] | BinaryIO
+
+BLOCK = 65_536
+"""Bytes read from a file at once."""
+
+_BOM = "\ufeff"
+
+
+def read_text(source: Source) -> Iterator[str]:
+    """Yield the text of a file or binary stream, block by block, unchanged but for a leading BOM.
+
+    Whatever is not plain UTF-8 text with something in it raises InputError, at the latest at its end.
+    """
+    name = str(source) if isinstance(source, (str, os.PathLike)) else "standard input"
+    blank = True
+    try:
+        with _open(source) as stream:
+            for block in _decoded(stream, name):
+                blank = blank and (not block or block.isspace())
+                yield block
+    except OSError as error:
+        raise InputError(f"cannot read {name}: {_reason(error)}") from error
+    if blank:
+        raise InputError(f"{name} has no text in it")
+
+
+def check_text(path: str | os.PathLike[str]) -> int:
+    """Read a file once for all errors `read_text` can raise; return its number of characters."""
+    try:
+        mode = Path(path).stat().st_mode
+    except OSError as error:
+        raise InputError(f"cannot read {path}: {_reason(error)}") from error
+    if not stat.S_ISREG(mode) and not stat.S_ISDIR(mode):
+        raise InputError(f"{path} is not a regular file and can be read only once: give it as standard input")
+    return sum(map(len, read_text(path)))
+
+
+def _open(source: Source) -> AbstractContextManager[BinaryIO]:
+    return Path(source).open("rb") if isinstance(source, (str, os.PathLike)) else nullcontext(source)
+
+
+def _decoded(stream: BinaryIO, name: str) -> Iterator[str]:
+    decoder = codecs.getincrementaldecoder("utf-8")()
+    offset = 0
+    while data := stream.read(BLOCK):
+        _check_bytes(data, offset, name)
+        text = _decode_block(decoder, data, offset, name)
+        yield text.removeprefix(_BOM) if offset == 0 else text
+        offset += len(data)
+    _decode_block(decoder, b"", offset, name)
+
+
+def _check_bytes(data: bytes, offset: int, name: str) -> None:
+    if offset == 0 and data.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
+        raise InputError(f"{name} is UTF-16, not UTF-8: convert it with `iconv -f utf-16 -t utf-8`")
+    if (at := data.find(0)) >= 0:
+        raise InputError(f"{name} is binary, not text: byte {offset + at} is NUL")
+
+
+def _decode_block(decoder: codecs.IncrementalDecoder, data: bytes, offset: int, name: str) -> str:
+    held = len(decoder.getstate()[0])  # bytes of a character that the last block cut in two
+    try:
+        return decoder.decode(data, final=not data)
+    except UnicodeDecodeError as error:
+        at = offset - held + error.start
+        raise InputError(
+            f"{name} is not UTF-8 (byte {at}): if it is Latin-1, convert it with `iconv -f latin1 -t utf-8`"
+        ) from error
+
+
+def _reason(error: OSError) -> str:
+    if isinstance(error, FileNotFoundError):
+        return "there is no such file"
+    if isinstance(error, IsADirectoryError):
+        return "it is a directory"
+    return (error.strerror or str(error)).lower()
