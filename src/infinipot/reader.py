@@ -96,7 +96,7 @@ class Reader:
         self.seconds = 0.0
         self._last: Tensor | None = None  # [B, 1, H] hidden state before the next token: its novelty needs it
         self._pending: list[int] = []  # tokens said to the user and not written yet
-        self._answered = False
+        self._talking = False  # a reply was given, so the next message is a further turn
         self._fresh = False  # text was read since the last distillation
 
     # Reading ------------------------------------------------------------------
@@ -115,27 +115,24 @@ class Reader:
     def reading_tokens(self, stream: Iterable[Sequence[int]]) -> Iterator[Progress]:
         """Read tokens as they come, yielding after every forward pass."""
         waiting = self._preamble()
-        unread = -len(waiting)  # the opening is ours, not the text's
+        self.tokens_read -= len(waiting)  # the opening is ours, not the text's
         for ids in stream:
             waiting.extend(ids)
             while len(waiting) > self._space():
-                count = min(self._space(), BLOCK)
-                self._write(waiting[:count], distil=count == self._space())
-                unread = self._count(unread + count)
-                del waiting[:count]
-                yield self.progress()
+                yield self._take(waiting, full=True)
         while waiting:
-            count = min(len(waiting), BLOCK)
-            self._write(waiting[:count])
-            unread = self._count(unread + count)
-            del waiting[:count]
-            yield self.progress()
+            yield self._take(waiting, full=False)
 
-    def _count(self, tokens: int) -> int:
-        """Count tokens of the text; return what is still owed to the opening (at most 0)."""
-        self.tokens_read += max(0, tokens)
+    def _take(self, waiting: list[int], full: bool) -> Progress:
+        """Read the next block of waiting tokens; distil if it fills the pot and more will follow."""
+        started = time.perf_counter()
+        count = min(len(waiting), self._space(), BLOCK)
+        self._write(waiting[:count], distil=full and count == self._space())
+        del waiting[:count]
+        self.tokens_read += count
         self._fresh = self.pot.fill > self.config.kept
-        return min(0, tokens)
+        self.seconds += time.perf_counter() - started
+        return self.progress()
 
     def progress(self) -> Progress:
         """Return where reading stands."""
@@ -159,8 +156,7 @@ class Reader:
     def chat(self, message: str, generation: Generation = Generation()) -> Iterator[str]:  # noqa: B008
         """Yield the reply to a message; message and reply stay in the pot, however long the talk."""
         frame, ids = self.frame, self.tokenizer.encode(message)
-        turn = [*frame.turn_before, *ids, *frame.turn_after] if self._answered else self._closing(message)
-        self._answered = True
+        turn = [*frame.turn_before, *ids, *frame.turn_after] if self._talking else self._closing(message)
         yield from self._say(turn, generation, final=False)
 
     def _closing(self, question: str) -> list[int]:
@@ -200,7 +196,8 @@ class Reader:
         brim = final and len(prompt) + most <= self.pot.room
         if not brim:
             self._make_room(len(prompt), 1 + len(self.catalyst))
-        hidden = self._write(prompt)
+        hidden = self._write(prompt, scored=not brim)
+        self._talking = True
         for step in range(most):
             token = int(sample(self.model.logits(hidden[:, -1]), generation.temperature, source))
             if token in self.tokenizer.stop_ids:
@@ -209,16 +206,15 @@ class Reader:
             yield token
             if step + 1 == most:
                 return
-            self._pending = []
-            full = self.pot.fill + 1 >= self.config.capacity - len(self.catalyst)
-            hidden = self._write([token], distil=full and not brim, recent=RECENT)
+            full = not brim and self.pot.fill + 1 >= self.config.capacity - len(self.catalyst)
+            hidden = self._write([token], distil=full, recent=RECENT, scored=not brim)
 
     # One forward ----------------------------------------------------------------
 
     def fork(self) -> Reader:
         """Return an independent reader with the same pot."""
         twin = object.__new__(type(self))
-        twin.__dict__.update(self.__dict__, pot=self.pot.fork(), _pending=list(self._pending))
+        twin.__dict__.update(self.__dict__, pot=self.pot.fork())
         return twin
 
     def _preamble(self) -> list[int]:
@@ -227,9 +223,7 @@ class Reader:
             raise InputError(
                 "this reader's pot was filled by its answer: use ask(), or fork() before answer()"
             )
-        ids = list(self.frame.opening) if self.pot.tokens == 0 else self._pending
-        self._pending = []
-        return ids
+        return list(self.frame.opening if self.pot.tokens == 0 else self._pending)
 
     def _space(self) -> int:
         """Tokens that fit beside the catalyst."""
@@ -257,10 +251,17 @@ class Reader:
 
     @torch.no_grad()
     def _write(
-        self, tokens: Sequence[int], distil: bool = False, recent: int = 0, budget: int | None = None
+        self,
+        tokens: Sequence[int],
+        distil: bool = False,
+        recent: int = 0,
+        budget: int | None = None,
+        scored: bool = True,
     ) -> Tensor:
-        """Run tokens, and the catalyst in the same pass if the pot is to be distilled after them."""
-        started = time.perf_counter()
+        """Run tokens, and the catalyst in the same pass if the pot is to be distilled after them.
+
+        Novelty is not computed for tokens that will never be `scored`: a final answer's.
+        """
         extra = self.catalyst if distil else []
         ids = torch.tensor([[*tokens, *extra]], dtype=torch.long, device=self.model.device)
         hidden = self._last if self._last is not None else torch.empty(0)
@@ -268,15 +269,15 @@ class Reader:
             with self.pot.writing(len(extra)):
                 hidden = self.model.forward(ids, self.pot)[:, : len(tokens)]
         if len(tokens):
-            if "novelty" in self.policy.needs:
+            self._pending = []
+            if scored and "novelty" in self.policy.needs:
                 self.pot.note_novelty(self._novelty(hidden, ids[:, : len(tokens)]))
             self._last = hidden[:, -1:].clone()
         if distil:
             budget = self.config.kept if budget is None else budget
-            recent = min(recent, budget // 4)
+            recent = min(recent, budget // 4, budget - self.config.opening)
             distill(self.pot, self.policy, budget, self.config.opening, recent)
             self._fresh = False
-        self.seconds += time.perf_counter() - started
         return hidden
 
     def _novelty(self, hidden: Tensor, tokens: Tensor) -> Tensor:

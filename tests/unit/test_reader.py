@@ -1,5 +1,7 @@
 """The loop on a toy model: nothing lost, nothing above capacity, answers without end."""
 
+from dataclasses import replace
+
 import pytest
 import torch
 from hypothesis import given, settings
@@ -135,6 +137,31 @@ def test_a_pot_filled_to_the_brim_by_a_final_answer_says_so() -> None:
     assert potted.pot.cycles == 0
     with pytest.raises(InputError, match="fork"):
         potted.read("more")
+
+
+def test_a_message_too_long_costs_nothing() -> None:
+    potted = reader(96, format="chat")
+    with pytest.raises(InputError, match="too long"):
+        list(potted.chat("q" * 200))
+    assert potted.pot.tokens == 0
+    list(potted.chat("hello", Generation(2)))
+    assert potted.pot.tokens >= len([*potted.frame.opening, *potted._closing("hello")])
+
+
+def test_the_last_chunk_is_settled_before_a_question_unless_told_otherwise() -> None:
+    text = "The quick brown fox jumps over the lazy dog. " * 9
+    for settle, more in ((True, 1), (False, 0)):
+        potted = reader(64)
+        potted.config = replace(potted.config, settle=settle)
+        potted.read(text)
+        assert potted.pot.fill > potted.config.kept
+        cycles = potted.pot.cycles
+        list(potted.generate(potted._closing("so"), Generation(1), final=True))
+        assert potted.pot.cycles == cycles + more
+    short = reader(64)
+    short.read("fits")
+    list(short.generate(short._closing("so"), Generation(1), final=True))
+    assert short.pot.cycles == 0
 
 
 def test_forks_read_on_alone() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Iterator
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -14,7 +14,11 @@ from infinipot.cli import options as o
 from infinipot.cli.ask import open_files
 from infinipot.cli.screen import note, stream_answer, summary, watch_reading
 from infinipot.config import DEFAULT_CAPACITY
+from infinipot.errors import InputError
 from infinipot.hf.catalog import DEFAULT_MODEL
+
+if TYPE_CHECKING:
+    from infinipot.reader import Reader
 
 Files = Annotated[
     list[str] | None,
@@ -58,13 +62,18 @@ def chat(
         watch_reading(reader, meter)
         note(summary(reader))
     for message in _messages():
-        pieces = reader.chat(message, wanted)
-        if as_json:
-            pot = reader.pot
-            reply = {"reply": "".join(pieces).strip(), "cycles": pot.cycles, "fill": pot.fill}
-            print(json.dumps(reply, ensure_ascii=False), flush=True)
-        else:
-            stream_answer(pieces)
+        try:
+            _reply(reader, reader.chat(message, wanted), as_json)
+        except InputError as error:  # a message too long for the pot is no reason to end the talk
+            note(f"infinipot: {error}")
+
+
+def _reply(reader: Reader, pieces: Iterator[str], as_json: bool) -> None:
+    if as_json:
+        reply = {"reply": "".join(pieces).strip(), "cycles": reader.pot.cycles, "fill": reader.pot.fill}
+        print(json.dumps(reply, ensure_ascii=False), flush=True)
+    else:
+        stream_answer(pieces)
 
 
 def _messages() -> Iterator[str]:
