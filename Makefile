@@ -35,5 +35,9 @@ lint: setup
 types: setup
 	$(BIN)/mypy
 
+bench: setup  ## the figures of the README that need no GPU
+	$(BIN)/python benchmarks/reading.py
+	$(BIN)/python benchmarks/memory.py
+
 clean:
 	rm -rf $(VENV)

@@ -13,7 +13,7 @@ import json
 import platform
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import torch
@@ -42,7 +42,8 @@ class Recent(ScoredPolicy):
 
 def reader_for(method: str, engine: Engine, recipe: Recipe, example: Passkey) -> Reader:
     if method == "recent":
-        return Reader(engine.model, engine.tokenizer, Recent(), recipe.config, recipe.format)
+        config = replace(recipe.config, keep=recipe.config.capacity - 256, settle=False)
+        return Reader(engine.model, engine.tokenizer, Recent(), config, recipe.format)
     return engine.reader(recipe, example.question)
 
 
@@ -51,7 +52,7 @@ def run(method: str, engine: Engine, recipe: Recipe, example: Passkey, new_token
     reader = reader_for(method, engine, recipe, example)
     ids = engine.tokenizer.encode(example.text)
     if method == "truncate":
-        room = recipe.config.capacity - 2 * len(reader.catalyst) - new_tokens - len(reader.frame.opening) - 8
+        room = recipe.config.capacity - len(reader.catalyst) - new_tokens - len(reader.frame.opening) - 8
         ids = ids if len(ids) <= room else ids[: room // 2] + ids[-(room // 2) :]
     for _ in reader.reading_tokens([ids]):
         pass

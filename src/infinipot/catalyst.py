@@ -21,7 +21,7 @@ CATALYSTS = {
     "unrelated": "Write a cheerful recipe for a chocolate cake with strawberries and cream.",  # CaP-U
 }
 # CaP-Q incorporates the question into the general prompt. The question alone, above all one that ends in the
-# beginning of its answer, keeps too narrow a choice: docs/adr/0004.
+# beginning of its answer, keeps too narrow a choice: docs/adr/0006.
 QUESTION = "question"
 WITH_QUESTION = "Summarize the important information in the text above. {question}"
 SHORT = {

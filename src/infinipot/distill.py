@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from torch import Tensor
 
+from infinipot.errors import ModelError
 from infinipot.policy import Policy
 from infinipot.pot import Evidence, Pot
 
@@ -19,4 +20,10 @@ def distill(pot: Pot, policy: Policy, budget: int, opening: int = 0, recent: int
 
 
 def _choose(policy: Policy, evidence: Evidence | None, budget: int) -> Tensor | None:
-    return None if evidence is None else policy.select(evidence, budget)
+    if evidence is None:
+        return None
+    if evidence.catalyst is None and "catalyst" in policy.needs:
+        raise ModelError(
+            f"this model is not supported: layer {evidence.layer} does not show its attention to the pot"
+        )
+    return policy.select(evidence, budget)

@@ -10,7 +10,7 @@ def peak_memory_bytes(device: str = "cpu") -> int:
     if device.startswith("cuda"):
         import torch
 
-        return torch.cuda.max_memory_allocated()
+        return torch.cuda.max_memory_allocated(device)
     try:
         import resource
     except ImportError:  # Windows has no resource module

@@ -169,7 +169,6 @@ class WindowLayer:
         self.window, self.rotation = window, rotation
         self.keys = self.values = self.anchors = torch.empty(0)
         self.turned = torch.empty(0, dtype=torch.long)  # [n] positions each key was moved back since written
-        self.score: Tensor | None = None
 
     @property
     def entries(self) -> int:
@@ -221,7 +220,8 @@ class Pot:
         self.capacity, self.keep_most = capacity, keep
         rotations: dict[int, Rotation] = {}  # layers of one RoPE share one table
         for spec in specs:
-            rotations.setdefault(id(spec.frequencies), Rotation(spec.frequencies, 2 * capacity))
+            if id(spec.frequencies) not in rotations:
+                rotations[id(spec.frequencies)] = Rotation(spec.frequencies, 2 * capacity)
         self.layers = [self._layer(spec, rotations[id(spec.frequencies)]) for spec in specs]
         self.cycles = 0
         self.watch = 0  # how many last tokens of the coming forward are catalyst: scored, then dropped
@@ -274,14 +274,14 @@ class Pot:
         self.watch = catalyst
         try:
             yield
+            for full in self.pot_layers:
+                full.trim(catalyst)
         except BaseException:
             for layer, mark in zip(self.layers, before, strict=True):
                 layer.rewind(mark)
             raise
         finally:
             self.watch = 0
-        for layer in self.pot_layers:
-            layer.trim(catalyst)
 
     def note_novelty(self, novelty: Tensor) -> None:
         """Write novelty [B, n] into the column of the last n slots, for every layer and head."""

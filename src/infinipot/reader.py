@@ -18,7 +18,7 @@ from torch import Tensor
 from infinipot.catalyst import catalyst_text
 from infinipot.config import PotConfig
 from infinipot.distill import distill
-from infinipot.errors import InputError
+from infinipot.errors import ConfigError, InputError
 from infinipot.policy import Policy
 from infinipot.pot import Pot
 from infinipot.sampling import sample
@@ -64,6 +64,14 @@ class Generation:
     temperature: float = 0.0
     seed: int | None = None
 
+    def __post_init__(self) -> None:
+        if self.max_new_tokens < 1:
+            raise ConfigError(f"max-new-tokens is {self.max_new_tokens}; use at least 1")
+        if not (self.temperature == 0 or 1e-3 <= self.temperature <= 1e3):
+            raise ConfigError(f"temperature is {self.temperature:g}; use 0, or 0.001 to 1000")
+        if self.seed is not None and not 0 <= self.seed < 2**63:
+            raise ConfigError(f"seed is {self.seed}; use 0 to 2^63 - 1")
+
     def generator(self, device: torch.device) -> torch.Generator:
         """Return the random source of one answer."""
         source = torch.Generator(device=device)
@@ -97,6 +105,7 @@ class Reader:
         self._last: Tensor | None = None  # [B, 1, H] hidden state before the next token: its novelty needs it
         self._pending: list[int] = []  # tokens said to the user and not written yet
         self._talking = False  # a reply was given, so the next message is a further turn
+        self._ours = 0  # next tokens to be read that are the prompt's, not the text's
         self._fresh = False  # text was read since the last distillation
 
     # Reading ------------------------------------------------------------------
@@ -115,21 +124,26 @@ class Reader:
     def reading_tokens(self, stream: Iterable[Sequence[int]]) -> Iterator[Progress]:
         """Read tokens as they come, yielding after every forward pass."""
         waiting = self._preamble()
-        self.tokens_read -= len(waiting)  # the opening is ours, not the text's
+        if self._talking:  # text after a reply begins the user's next turn
+            waiting += self.frame.turn_before
+        self._ours = len(waiting)
         for ids in stream:
             waiting.extend(ids)
             while len(waiting) > self._space():
-                yield self._take(waiting, full=True)
+                yield self._take(waiting)
         while waiting:
-            yield self._take(waiting, full=False)
+            yield self._take(waiting)
 
-    def _take(self, waiting: list[int], full: bool) -> Progress:
+    def _take(self, waiting: list[int]) -> Progress:
         """Read the next block of waiting tokens; distil if it fills the pot and more will follow."""
         started = time.perf_counter()
-        count = min(len(waiting), self._space(), BLOCK)
-        self._write(waiting[:count], distil=full and count == self._space())
+        space = self._space()
+        count = min(len(waiting), space, BLOCK)
+        self._write(waiting[:count], distil=count == space < len(waiting))
         del waiting[:count]
-        self.tokens_read += count
+        self._talking = False
+        self.tokens_read += max(0, count - self._ours)
+        self._ours = max(0, self._ours - count)
         self._fresh = self.pot.fill > self.config.kept
         self.seconds += time.perf_counter() - started
         return self.progress()
@@ -147,7 +161,7 @@ class Reader:
 
     def answer(self, question: str, generation: Generation = Generation()) -> Iterator[str]:  # noqa: B008
         """Yield the answer's text as it is generated; the question and it use up this reader's pot."""
-        yield from self._say(self._closing(question), generation, final=True)
+        yield from self._say(self._turn(question), generation, final=True)
 
     def check(self, question: str) -> None:
         """Refuse a question that is too long for the pot, before anything long is read."""
@@ -155,11 +169,17 @@ class Reader:
 
     def chat(self, message: str, generation: Generation = Generation()) -> Iterator[str]:  # noqa: B008
         """Yield the reply to a message; message and reply stay in the pot, however long the talk."""
+        yield from self._say(self._turn(message), generation, final=False)
+
+    def _turn(self, message: str) -> list[int]:
+        """A message in its place: after a text, after a reply, or first of all."""
         frame, ids = self.frame, self.tokenizer.encode(message)
-        turn = [*frame.turn_before, *ids, *frame.turn_after] if self._talking else self._closing(message)
-        yield from self._say(turn, generation, final=False)
+        if self._talking:
+            return [*frame.turn_before, *ids, *frame.turn_after]
+        return self._closing(message) if self.pot.tokens else [*ids, *frame.ask_after]
 
     def _closing(self, question: str) -> list[int]:
+        """A question, or the catalyst, right after a text."""
         return [*self.frame.ask_before, *self.tokenizer.encode(question), *self.frame.ask_after]
 
     def _say(self, prompt: list[int], generation: Generation, final: bool) -> Iterator[str]:
@@ -179,7 +199,7 @@ class Reader:
 
         For engines that generate by themselves and cannot distil on the way.
         """
-        ids = [*self._preamble(), *self._closing(question)]
+        ids = [*self._preamble(), *self._turn(question)]
         self._settle()
         self._make_room(len(ids), max_new_tokens)
         return ids
@@ -190,7 +210,6 @@ class Reader:
         Nothing of the prompt is lost: the pot is distilled before it if need be. With
         `final` nothing will follow the answer, so it may use the pot to the brim.
         """
-        source = generation.generator(self.model.device)
         prompt, most = [*self._preamble(), *prompt], generation.max_new_tokens
         self._settle()
         brim = final and len(prompt) + most <= self.pot.room
@@ -198,6 +217,7 @@ class Reader:
             self._make_room(len(prompt), 1 + len(self.catalyst))
         hidden = self._write(prompt, scored=not brim)
         self._talking = True
+        source = generation.generator(hidden.device)
         for step in range(most):
             token = int(sample(self.model.logits(hidden[:, -1]), generation.temperature, source))
             if token in self.tokenizer.stop_ids:
@@ -284,7 +304,7 @@ class Reader:
         """Novelty [B, n] of tokens; the very first has no past, so every token was equally likely."""
         if self._last is None:
             first = torch.full_like(tokens[:, :1], self.model.vocabulary, dtype=torch.float32).log()
-            rest = novelty(hidden[:, :-1], tokens[:, 1:], self.model.logits)
-            return torch.cat((first, rest), dim=1)
-        before = torch.cat((self._last.to(hidden.device), hidden[:, :-1]), dim=1)
-        return novelty(before, tokens, self.model.logits)
+            rest = novelty(hidden[:, :-1], tokens[:, 1:], self.model.logits, self.model.vocabulary)
+            return torch.cat((first.to(rest.device), rest), dim=1)
+        before = torch.cat((self._last, hidden[:, :-1]), dim=1)
+        return novelty(before, tokens, self.model.logits, self.model.vocabulary)

@@ -5,12 +5,11 @@ Only the paper's own method so far.
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, fields
 from typing import Any
 
 from infinipot.config import PotConfig
-from infinipot.policies.infinipot import InfiniPot
-from infinipot.policy import Policy
+from infinipot.policy import Policy, find
 from infinipot.reader import Model, Reader
 from infinipot.text import Format, Tokenizer
 
@@ -26,7 +25,9 @@ class Recipe:
 
     def policy(self) -> Policy:
         """Return the policy with this recipe's knobs."""
-        return InfiniPot(novelty=self.config.novelty, pool=self.config.pool, pooling=self.config.pooling)
+        cls = find(self.name)
+        knobs = {knob.name: getattr(self.config, knob.name) for knob in fields(cls)}
+        return cls(**knobs)
 
     def reader(self, model: Model, tokenizer: Tokenizer, question: str | None = None) -> Reader:
         """Return a reader with an empty pot; a question is needed for the catalyst of that name."""

@@ -34,6 +34,8 @@ class Rotation:
 
     def back(self, keys: Tensor, steps: Tensor) -> Tensor:
         """Turn keys [..., S, D] back by `steps` [..., S] positions, rounding once to their dtype."""
+        if self.cos.device != keys.device:  # layers of one RoPE may live on several devices
+            self.cos, self.sin = self.cos.to(keys.device), self.sin.to(keys.device)
         cos, sin = self.cos[steps], self.sin[steps]  # [..., S, R/2]
         half = self.cos.shape[-1]
         work = keys.to(torch.promote_types(keys.dtype, torch.float32))

@@ -15,7 +15,7 @@ from torch import Tensor
 from infinipot.config import Pooling
 
 QUERY_BLOCK = 64
-VOCAB_ROWS = 128
+VOCAB_LOGITS = 25_000_000  # logits that exist at once: 100 MB in float32, whatever the vocabulary
 
 
 def catalyst_score(
@@ -57,16 +57,24 @@ def pool(score: Tensor, kernel: int, pooling: Pooling) -> Tensor:
 
 
 def novelty(
-    hidden: Tensor, targets: Tensor, head: Callable[[Tensor], Tensor], rows: int = VOCAB_ROWS
+    hidden: Tensor,
+    targets: Tensor,
+    head: Callable[[Tensor], Tensor],
+    vocabulary: int,
+    most: int = VOCAB_LOGITS,
 ) -> Tensor:
     """-log p of each target given the hidden state before it (eq. 4), float32.
 
-    hidden [B, T, H], targets [B, T] -> [B, T]. Only `rows` rows of vocabulary
-    logits exist at a time: [tokens, vocabulary] would dwarf the pot.
+    hidden [B, T, H], targets [B, T] -> [B, T]. At most `most` logits exist at a time,
+    and they are consumed in place: [tokens, vocabulary] would dwarf the pot.
     """
-    flat, wanted = hidden.flatten(0, 1), targets.flatten()
-    parts = []
+    flat, wanted = hidden.flatten(0, 1), targets.flatten().to(hidden.device)
+    rows = max(1, most // vocabulary)
+    found = torch.empty(wanted.shape, dtype=torch.float32, device=hidden.device)
     for start in range(0, flat.shape[0], rows):
-        logits = head(flat[start : start + rows])
-        parts.append(F.cross_entropy(logits.float(), wanted[start : start + rows], reduction="none"))
-    return torch.cat(parts).view(targets.shape) if parts else hidden.new_zeros(targets.shape).float()
+        logits = head(flat[start : start + rows]).float()
+        picked = logits.gather(1, wanted[start : start + rows, None].to(logits.device))[:, 0]
+        highest = logits.amax(1, keepdim=True)
+        total = logits.sub_(highest).exp_().sum(1).log_().add_(highest[:, 0])
+        found[start : start + rows] = total.sub_(picked)
+    return found.view(targets.shape)

@@ -125,9 +125,38 @@ def test_turns_write_every_token_the_user_saw() -> None:
     list(potted.chat("hello", Generation(6)))
     list(potted.chat("again", Generation(6)))
     frame, tokenizer = potted.frame, potted.tokenizer
-    first = [*frame.opening, *potted._closing("hello")]
+    first = [*frame.opening, *tokenizer.encode("hello"), *frame.ask_after]
     second = [*frame.turn_before, *tokenizer.encode("again"), *frame.turn_after]
     assert potted.pot.tokens == len(first) + 6 + len(second) + 5  # the last reply's last token is pending
+
+
+def test_text_after_a_reply_opens_a_new_turn() -> None:
+    potted = reader(256, format="chat")
+    potted.tokenizer = Endless()
+    list(potted.chat("hello", Generation(3)))
+    before, read = potted.pot.tokens, potted.tokens_read
+    potted.read("more")
+    frame = potted.frame
+    assert potted.pot.tokens == before + 1 + len(frame.turn_before) + 4  # 1: the reply's last token
+    assert potted.tokens_read == read + 4
+    assert potted._turn("so?") == potted._closing("so?")
+    assert reader(format="chat")._turn("so?") == [*b"so?", *frame.ask_after]
+
+
+def test_reading_nothing_from_a_full_pot_ends() -> None:
+    potted = reader(64)
+    potted.read("x" * (potted._space() - len(potted.frame.opening)))
+    assert potted._space() == 0
+    potted.read("")
+    assert potted.pot.cycles == 0
+
+
+@pytest.mark.parametrize(
+    "bad", [{"temperature": float("nan")}, {"temperature": -1}, {"seed": -1}, {"max_new_tokens": 0}]
+)
+def test_generation_is_checked_where_it_is_made(bad: dict) -> None:
+    with pytest.raises(ConfigError, match=next(iter(bad)).replace("_", "-")):
+        Generation(**bad)
 
 
 def test_a_pot_filled_to_the_brim_by_a_final_answer_says_so() -> None:
@@ -145,7 +174,7 @@ def test_a_message_too_long_costs_nothing() -> None:
         list(potted.chat("q" * 200))
     assert potted.pot.tokens == 0
     list(potted.chat("hello", Generation(2)))
-    assert potted.pot.tokens >= len([*potted.frame.opening, *potted._closing("hello")])
+    assert potted.pot.tokens >= len([*potted.frame.opening, *b"hello", *potted.frame.ask_after])
 
 
 def test_the_last_chunk_is_settled_before_a_question_unless_told_otherwise() -> None:

@@ -36,7 +36,7 @@ def test_novelty_is_minus_log_p_in_blocks() -> None:
         asked.append(rows.shape[0])
         return rows @ weight.T
 
-    found = novelty(hidden, targets, head, rows=3)
+    found = novelty(hidden, targets, head, vocabulary=11, most=35)
     wanted = -torch.log_softmax((hidden @ weight.T).double(), -1).gather(-1, targets[..., None])[..., 0]
     torch.testing.assert_close(found.double(), wanted, atol=1e-6, rtol=1e-5)
     assert max(asked) == 3  # never [tokens, vocabulary]

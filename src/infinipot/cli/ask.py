@@ -103,7 +103,7 @@ def report(
         "cycles": reader.pot.cycles,
         "capacity": recipe.config.capacity,
         "keep": recipe.config.kept,
-        "peak_memory_bytes": peak_memory_bytes(reader.model.device.type),
+        "peak_memory_bytes": peak_memory_bytes(str(reader.model.device)),
         "seconds": {phase: round(value, 3) for phase, value in seconds.items()},
         "model": model,
         "recipe": recipe.describe(),

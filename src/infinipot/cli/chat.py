@@ -51,6 +51,8 @@ def chat(
     """
     config = o.pot_config(capacity, keep, novelty, pool, pooling, opening, settle)
     catalyst_text(catalyst)
+    if file and "-" in file:
+        raise InputError("chat reads your messages from standard input: give files by name")
     meter = open_files(file) if file else None
     from infinipot.recipes import Recipe
 
@@ -82,7 +84,10 @@ def _messages() -> Iterator[str]:
     while True:
         if person:
             print("\x1b[1m> \x1b[0m", end="", file=sys.stderr, flush=True)
-        line = sys.stdin.readline()
+        try:
+            line = sys.stdin.readline()
+        except UnicodeDecodeError as error:
+            raise InputError("standard input is not UTF-8 text") from error
         if not line.strip() or line.strip() == "/quit":
             return
         yield line.strip()

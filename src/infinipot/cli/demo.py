@@ -89,7 +89,7 @@ def _costs(reader: Reader) -> dict[str, Any]:
         "capacity": step.capacity,
         "pot_bytes": reader.pot.nbytes,
         "full_kv_bytes": entry * reader.pot.tokens,
-        "peak_memory_bytes": peak_memory_bytes(reader.model.device.type),
+        "peak_memory_bytes": peak_memory_bytes(str(reader.model.device)),
     }
 
 

@@ -50,6 +50,12 @@ def run() -> None:
         status = _fail("interrupted", 130)
     except MemoryError:
         status = _fail("out of memory: use a smaller --capacity or model", 2)
+    except (
+        RuntimeError
+    ) as error:  # torch's own, on a CPU or a GPU; known by name, since torch is not imported here
+        if "allocate memory" not in str(error) and type(error).__name__ != "OutOfMemoryError":
+            raise
+        status = _fail("out of memory: use a smaller --capacity or model", 2)
     except BrokenPipeError:  # the reader of our output has left: nobody to tell
         sys.stderr.close()
         status = 141

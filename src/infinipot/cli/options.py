@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from infinipot.config import DEFAULT_CAPACITY, PotConfig
-from infinipot.errors import ConfigError
 
 if TYPE_CHECKING:
     from infinipot.api import Engine
@@ -110,11 +109,7 @@ def pot_config(
 
 
 def generation(max_new_tokens: int, temperature: float, seed: int | None) -> Generation:
-    """Check how the answer is to be generated."""
+    """Return how the answer is to be generated."""
     from infinipot.reader import Generation
 
-    if max_new_tokens < 1:
-        raise ConfigError(f"max-new-tokens is {max_new_tokens}; use at least 1")
-    if temperature < 0:
-        raise ConfigError(f"temperature is {temperature:g}; use 0 or more")
     return Generation(max_new_tokens, temperature, seed)

@@ -42,7 +42,7 @@ def watch_reading(reader: Reader, meter: Meter, label: str = "reading") -> None:
     with Bars(*columns, console=Console(stderr=True), transient=True) as bars:
         task = bars.add_task(label, total=meter.total, state="")
         for step in reader.reading(meter):
-            bars.update(task, completed=meter.seen, state=_state(step, reader.model.device.type))
+            bars.update(task, completed=meter.seen, state=_state(step, str(reader.model.device)))
 
 
 def _state(step: Progress, device: str) -> str:
@@ -54,7 +54,7 @@ def _state(step: Progress, device: str) -> str:
 
 def summary(reader: Reader) -> str:
     """One line about what was read."""
-    step, peak = reader.progress(), peak_memory_bytes(reader.model.device.type)
+    step, peak = reader.progress(), peak_memory_bytes(str(reader.model.device))
     return (
         f"{step.tokens_read:,} tokens read in {step.seconds:.1f} s ({rate(step):,.0f}/s), "
         f"{step.cycles} cycles, pot of {step.capacity:,} entries, peak memory {gigabytes(peak)}"

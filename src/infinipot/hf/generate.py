@@ -11,15 +11,25 @@ from typing import Any
 
 import torch
 
+from infinipot.errors import ConfigError
 from infinipot.hf.cache import PotCache
+from infinipot.hf.model import HFModel
+from infinipot.hf.rope import moves_within
 from infinipot.reader import Reader
 
 
 def generate_inputs(reader: Reader, question: str, max_new_tokens: int = 128) -> dict[str, Any]:
-    """Return keyword arguments for `model.generate(**inputs)`, which then writes into the reader's pot.
+    """Return keyword arguments for `model.generate(**inputs)`.
 
-    Pass `reader.fork()` to keep the reader as it is.
+    It writes into a fork of the pot: the reader stays as it is.
     """
+    model = reader.model
+    if isinstance(model, HFModel) and moves_within(model.decoder, model.config, reader.config.capacity):
+        raise ConfigError(
+            f"this model's RoPE changes within {reader.config.capacity} positions and generate() cannot "
+            "hold it still: use reader.ask(), or a smaller capacity"
+        )
+    reader = reader.fork()
     ids = reader.prompt(question, max_new_tokens)
     device = reader.model.device
     return {
@@ -27,4 +37,5 @@ def generate_inputs(reader: Reader, question: str, max_new_tokens: int = 128) ->
         "attention_mask": torch.ones(1, reader.pot.fill + len(ids), dtype=torch.long, device=device),
         "past_key_values": PotCache(reader.pot),
         "max_new_tokens": max_new_tokens,
+        "eos_token_id": sorted(reader.tokenizer.stop_ids) or None,
     }

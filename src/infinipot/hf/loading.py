@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import re
+import struct
 from collections.abc import Callable, Generator
 from dataclasses import dataclass
 from pathlib import Path
@@ -68,8 +69,11 @@ def load(
     source = _resolve(name)
     if catalog.get(name) and not store.card(name):
         (on_pull or _exhaust)(store.pull(name))
-    kind = choose_dtype(dtype, place, _family(source))
-    _check_fit(name, source, kind, place, pot_bytes)
+    try:
+        kind = choose_dtype(dtype, place, _family(source))
+        _check_fit(name, source, kind, place, pot_bytes)
+    except (OSError, ValueError, KeyError, AttributeError, MemoryError, struct.error) as error:
+        raise ModelError(f"{name} has a damaged config or weight file: download it again") from error
     try:
         model, tokenizer = _read(name, source, kind)
         model = model.to(place)

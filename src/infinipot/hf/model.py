@@ -13,10 +13,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from infinipot.errors import ConfigError, ModelError
+from infinipot.errors import ConfigError, InfiniPotError, ModelError
 from infinipot.hf import attention
 from infinipot.hf.cache import PotCache
-from infinipot.hf.rope import frequencies
+from infinipot.hf.rope import frequencies, still
 from infinipot.pot import LayerSpec, Pot
 from infinipot.rope import Rotation
 
@@ -28,13 +28,19 @@ class HFModel:
 
     def __init__(self, model: Any) -> None:
         self.model = model.eval()
+        # A multimodal model keeps its language model one level deeper.
+        self.decoder = getattr(model.base_model, "language_model", model.base_model)
         self.config = model.config.get_text_config()
         self.device: torch.device = model.get_input_embeddings().weight.device
         self.vocabulary: int = self.config.vocab_size
         self.head = model.get_output_embeddings()
         self.softcap: float | None = getattr(self.config, "final_logit_softcapping", None)
-        attention.use(model)
-        self._probe()
+        try:
+            self._probe()
+        except InfiniPotError:
+            raise
+        except Exception as error:  # whatever a foreign architecture trips over
+            raise ModelError(f"this model is not supported: {type(error).__name__}: {error}") from error
 
     def windows(self) -> list[int | None]:
         """The attention window of every layer; None for one that sees everything."""
@@ -52,13 +58,14 @@ class HFModel:
                 f"every layer of this model sees only {max(filter(None, windows))} tokens back, so a pot of "
                 f"{capacity} would never be distilled: use --capacity {max(filter(None, windows))} or less"
             )
-        specs = zip(frequencies(self.model, capacity), windows, strict=True)
+        specs = zip(frequencies(self.decoder, self.config, capacity), windows, strict=True)
         return Pot([LayerSpec(found, width) for found, width in specs], capacity, keep)
 
     @torch.no_grad()
     def forward(self, tokens: Tensor, pot: Pot) -> Tensor:
         """Write tokens [B, n] into the pot and return their hidden states [B, n, H]."""
-        out = self.model.base_model(input_ids=tokens, past_key_values=PotCache(pot), use_cache=True, pot=pot)
+        with still(self.decoder, self.config, pot.capacity):
+            out = self.decoder(input_ids=tokens, past_key_values=PotCache(pot), use_cache=True, pot=pot)
         hidden: Tensor = out.last_hidden_state
         return hidden
 
@@ -70,17 +77,25 @@ class HFModel:
 
     @torch.no_grad()
     def _probe(self) -> None:
-        """Refuse a model whose positions or head are not what the pot assumes.
+        """Switch to our attention; refuse a model that is not what the pot assumes.
 
-        With a single token every hidden state is the same at any position, so its keys at
-        positions 0 and 7 may differ in nothing but their rotation.
+        Its logits must be those of its own attention. And with a single token every hidden
+        state is the same at any position, so keys at positions 0 and 7 may differ in
+        nothing but their rotation.
         """
+        wanted = frequencies(self.decoder, self.config, PROBE_STEPS + 1)
+        some = torch.arange(1, 17, device=self.device)[None] % self.vocabulary
+        self.model.set_attn_implementation("eager")
+        own = self.model(input_ids=some, use_cache=False).logits
+        attention.use(self.model)
+        ours = self.model(input_ids=some, use_cache=False).logits
+        _same(ours, own, "its attention is not plain causal attention", most=0.1)
         token = torch.ones(1, 1, dtype=torch.long, device=self.device)
         near, far = _Recorder(), _Recorder()
-        out = self.model.base_model(input_ids=token, past_key_values=near, use_cache=True)
+        out = self.decoder(input_ids=token, past_key_values=near, use_cache=True)
         at = torch.full_like(token, PROBE_STEPS)
-        self.model.base_model(input_ids=token, position_ids=at, past_key_values=far, use_cache=True)
-        for index, found in enumerate(frequencies(self.model, PROBE_STEPS + 1, freeze=False)):
+        self.decoder(input_ids=token, position_ids=at, past_key_values=far, use_cache=True)
+        for index, found in enumerate(wanted):
             keys = far.keys[index]
             steps = torch.full(keys.shape[:-1], PROBE_STEPS, device=keys.device)
             turned = Rotation(found.to(keys.device), PROBE_STEPS).back(keys, steps)
@@ -113,7 +128,7 @@ class _Recorder:
         return query_length, 0
 
 
-def _same(found: Tensor, wanted: Tensor, otherwise: str) -> None:
+def _same(found: Tensor, wanted: Tensor, otherwise: str, most: float = 0.02) -> None:
     error = (found.float() - wanted.float()).norm() / wanted.float().norm().clamp(min=1e-12)
-    if not error < 0.02:  # bf16 rounding is 0.3%; a wrong rotation is off by 100%; NaN is refused too
+    if not error < most:  # bf16 rounding is 0.3%; a wrong rotation is off by 100%; NaN is refused too
         raise ModelError(f"this model is not supported: {otherwise} (relative error {float(error):.2f})")

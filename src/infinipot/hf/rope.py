@@ -1,12 +1,15 @@
-"""Finds the RoPE frequencies of a model's layers and freezes them for a pot.
+"""Finds the RoPE frequencies of a model's layers and holds them still for a pot.
 
 longrope and dynamic RoPE change their frequencies with the largest position
 seen. In a pot positions never pass its capacity, and keys of different regimes
-must not meet in it, so the regime that fits the capacity is set once.
+must not meet in it, so the regime that fits the capacity holds while a pot is
+written, and only then.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 from torch import Tensor
@@ -14,39 +17,45 @@ from transformers.modeling_rope_utils import ROPE_INIT_FUNCTIONS
 
 from infinipot.errors import ModelError
 
-FROZEN = "default"  # a type transformers never updates
+STILL = "default"  # a type transformers never updates
 MOVING = ("longrope", "dynamic")
 
 
-def frequencies(model: Any, capacity: int, freeze: bool = True) -> list[Tensor]:
+def frequencies(decoder: Any, config: Any, capacity: int) -> list[Tensor]:
     """Return the frequencies [R/2] of every layer for this capacity, one tensor per distinct RoPE."""
-    rotary = getattr(model.base_model, "rotary_emb", None)
-    if rotary is None:
-        raise ModelError(f"{type(model).__name__} has no rotary embedding: a pot needs RoPE positions")
-    config = model.config.get_text_config()
+    rotary = getattr(decoder, "rotary_emb", None)
+    if rotary is None or not hasattr(rotary, "rope_type"):
+        raise ModelError(f"{type(decoder).__name__} has no rotary embedding: a pot needs RoPE positions")
     if isinstance(rotary.rope_type, dict):  # Gemma-3: one RoPE per kind of layer
-        kinds = {kind: _fitted(rotary, config, capacity, kind, freeze) for kind in rotary.rope_type}
+        kinds = {kind: _fitted(rotary, config, capacity, kind) for kind in rotary.rope_type}
         return [kinds[kind] for kind in config.layer_types]
-    return [_fitted(rotary, config, capacity, None, freeze)] * config.num_hidden_layers
+    return [_fitted(rotary, config, capacity, None)] * config.num_hidden_layers
 
 
-def _fitted(rotary: Any, config: Any, capacity: int, kind: str | None, freeze: bool) -> Tensor:
-    name = "inv_freq" if kind is None else f"{kind}_inv_freq"
-    found: Tensor = getattr(rotary, name)
-    original = _original_type(rotary, kind)
-    if original in MOVING:
-        found, _ = ROPE_INIT_FUNCTIONS[original](config, found.device, seq_len=capacity, layer_type=kind)
-        if freeze:
-            rotary.register_buffer(name, found, persistent=False)
-            if kind is None:
-                rotary.rope_type = FROZEN
-            else:
-                rotary.rope_type[kind] = FROZEN
+@contextmanager
+def still(decoder: Any, config: Any, capacity: int) -> Iterator[None]:
+    """Hold the frequencies that fit the capacity for the length of a forward pass."""
+    rotary = decoder.rotary_emb
+    if rotary.rope_type not in MOVING:  # a dict of kinds is not either: no model has moving ones
+        yield
+        return
+    before, kind = rotary.inv_freq, rotary.rope_type
+    rotary.inv_freq, rotary.rope_type = _fitted(rotary, config, capacity, None), STILL
+    try:
+        yield
+    finally:
+        rotary.inv_freq, rotary.rope_type = before, kind
+
+
+def moves_within(decoder: Any, config: Any, capacity: int) -> bool:
+    """Say whether the frequencies for this capacity differ from those of short texts."""
+    short, long = frequencies(decoder, config, 1), frequencies(decoder, config, capacity)
+    return any(not bool((a == b).all()) for a, b in zip(short, long, strict=True))
+
+
+def _fitted(rotary: Any, config: Any, capacity: int, kind: str | None) -> Tensor:
+    found: Tensor = getattr(rotary, "inv_freq" if kind is None else f"{kind}_inv_freq")
+    type_ = rotary.rope_type if kind is None else rotary.rope_type[kind]
+    if type_ in MOVING:
+        found, _ = ROPE_INIT_FUNCTIONS[type_](config, found.device, seq_len=capacity, layer_type=kind)
     return found
-
-
-def _original_type(rotary: Any, kind: str | None) -> str:
-    """The type the model came with, remembered across freezes for other capacities."""
-    kept: dict[str | None, str] = rotary.__dict__.setdefault("_infinipot_rope_type", {})
-    current = rotary.rope_type if kind is None else rotary.rope_type[kind]
-    return kept.setdefault(kind, current)

@@ -41,7 +41,7 @@ class Logbook:
 
 
 def logbook(days: int = 1000, seed: int = 0, depths: tuple[float, ...] = (0.05, 0.5, 0.95)) -> Logbook:
-    """Write a logbook of that many days (about 45 tokens each) with one fact at each depth."""
+    """Write a logbook of that many days (about 52 tokens each) with one fact at each depth."""
     source = random.Random(seed)
     entries = [" ".join(ROUTINE)] * days
     facts = []

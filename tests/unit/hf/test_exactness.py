@@ -4,11 +4,14 @@ import copy
 
 import pytest
 import torch
+import transformers as tf
 
 from families import FAMILIES, build
 from infinipot.config import PotConfig
 from infinipot.errors import ConfigError, ModelError
+from infinipot.hf.attention import infinipot_attention, register
 from infinipot.hf.model import HFModel
+from infinipot.hf.rope import still
 from infinipot.policies.infinipot import InfiniPot
 from infinipot.reader import Reader
 from infinipot.testing import ByteTokenizer
@@ -132,7 +135,61 @@ def test_longrope_is_frozen_to_the_regime_of_the_capacity() -> None:
     short = model.new_pot(64, 32).pot_layers[0].rotation
     long = model.new_pot(65, 32).pot_layers[0].rotation
     assert not torch.equal(short.cos[:60], long.cos[:60])
-    with torch.no_grad():  # positions below 64 would be the short regime in plain transformers
-        found = model.model.model.rotary_emb(torch.zeros(1), torch.arange(10)[None])[1]
-    scale = model.model.model.rotary_emb.attention_scaling
-    torch.testing.assert_close(found[0, :, : long.sin.shape[1]], long.sin[:10] * scale)
+    rotary, places = model.model.model.rotary_emb, torch.arange(10)[None]
+    with torch.no_grad():  # positions below 64 are the short regime in plain transformers
+        plain = rotary(torch.zeros(1), places)[1]
+        with still(model.decoder, model.config, 65):
+            held = rotary(torch.zeros(1), places)[1]
+        after = rotary(torch.zeros(1), places)[1]
+    width, scale = long.sin.shape[1], rotary.attention_scaling
+    torch.testing.assert_close(held[0, :, :width], long.sin[:10] * scale)
+    torch.testing.assert_close(plain[0, :, :width], short.sin[:10] * scale)
+    assert torch.equal(plain, after)
+
+
+def test_two_pots_of_one_model_may_have_different_regimes() -> None:
+    model = potted("phi-3-longrope")
+    alone, beside = model.new_pot(64, 32), model.new_pot(64, 32)
+    wide = model.new_pot(128, 32)
+    ids = tokens(30)
+    first = run(model, alone, ids)
+    run(model, wide, tokens(100))
+    assert torch.equal(run(model, beside, ids), first)
+
+
+def test_a_model_that_hides_its_attention_is_refused() -> None:
+    model = potted("llama-2")
+    reader = Reader(model, ByteTokenizer(), InfiniPot(), PotConfig(64), catalyst="a b")
+    reader.model.forward = lambda ids, pot: HFModel.forward(model, ids, _Blind(pot))
+    with pytest.raises(ModelError, match="does not show its attention"):
+        reader.read("x" * 100)
+
+
+class _Blind:
+    """A pot whose catalyst nobody watches, as when a model drops the keyword on its way."""
+
+    def __init__(self, pot) -> None:
+        self.pot = pot
+
+    def __getattr__(self, name: str):
+        return 0 if name == "watch" else getattr(self.pot, name)
+
+
+def test_an_architecture_without_rope_is_refused_in_one_line() -> None:
+    config = tf.GPT2Config(vocab_size=64, n_embd=16, n_layer=1, n_head=2)
+    with pytest.raises(ModelError, match="RoPE"):
+        HFModel(tf.GPT2LMHeadModel(config))
+
+
+def test_attention_that_is_not_plain_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    model = copy.deepcopy(build("llama-2"))
+    real = infinipot_attention
+
+    def other(module, query, key, value, mask, **options):
+        return real(module, query, key, value * 1.5, mask, **options)
+
+    monkeypatch.setattr("infinipot.hf.attention.infinipot_attention", other)
+    with pytest.raises(ModelError, match="not plain causal attention"):
+        HFModel(model)
+    monkeypatch.undo()
+    register()

@@ -28,16 +28,20 @@ def test_generate_gives_the_same_tokens_as_our_loop(family: str) -> None:
     assert potted.pot.cycles >= 3
     ours = list(potted.fork().generate(potted._closing("what?"), Generation(16), final=True))
     inputs = generate_inputs(potted, "what?", max_new_tokens=16)
+    assert inputs.pop("eos_token_id") == [257]
+    before = potted.pot.fill
     out = potted.model.model.generate(**inputs, do_sample=False, eos_token_id=None, pad_token_id=0)
+    assert potted.pot.fill == before
     assert out[0, inputs["input_ids"].shape[1] :].tolist() == ours
-    assert all(layer.entries <= 64 for layer in potted.pot.layers)
+    assert all(layer.entries <= 64 for layer in inputs["past_key_values"].pot.layers)
 
 
 def test_room_for_the_whole_answer_is_made_first() -> None:
     potted = reader("llama-3")
     inputs = generate_inputs(potted, "what?", max_new_tokens=40)
-    assert potted.pot.fill + inputs["input_ids"].shape[1] + 40 <= 64
-    assert inputs["attention_mask"].shape[1] == potted.pot.fill + inputs["input_ids"].shape[1]
+    pot = inputs["past_key_values"].pot
+    assert pot.fill + inputs["input_ids"].shape[1] + 40 <= 64
+    assert inputs["attention_mask"].shape[1] == pot.fill + inputs["input_ids"].shape[1]
     with pytest.raises(InputError, match="too long"):
         generate_inputs(potted, "what?", max_new_tokens=64)
     assert torch.is_tensor(inputs["input_ids"])
