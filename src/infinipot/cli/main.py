@@ -23,6 +23,9 @@ app.command("demo")(demo.demo)
 app.add_typer(models.app, name="models")
 
 
+INTERRUPTED = 130
+
+
 def _version(wanted: bool) -> None:
     if wanted:
         print(f"infinipot {__version__}")
@@ -42,12 +45,14 @@ def run() -> None:
     """Entry point of the command."""
     try:
         status = app(standalone_mode=False)
+        if status == INTERRUPTED:  # typer turns Ctrl-C into this, silently
+            _fail("interrupted", status)
     except InfiniPotError as error:
         status = _fail(str(error), error.exit_code)
     except typer.TyperException as error:  # wrong usage; empty when the help was shown instead
         status = _fail(error.format_message(), 2)
     except (KeyboardInterrupt, typer.Abort):
-        status = _fail("interrupted", 130)
+        status = _fail("interrupted", INTERRUPTED)
     except MemoryError:
         status = _fail("out of memory: use a smaller --capacity or model", 2)
     except (
@@ -56,9 +61,6 @@ def run() -> None:
         if "allocate memory" not in str(error) and type(error).__name__ != "OutOfMemoryError":
             raise
         status = _fail("out of memory: use a smaller --capacity or model", 2)
-    except BrokenPipeError:  # the reader of our output has left: nobody to tell
-        sys.stderr.close()
-        status = 141
     sys.exit(status or 0)
 
 
