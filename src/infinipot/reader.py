@@ -54,6 +54,7 @@ class Progress:
     fill: int
     capacity: int
     seconds: float
+    waiting: int = 0  # tokens of the text that are there and not read yet
 
 
 @dataclass(frozen=True)
@@ -146,12 +147,12 @@ class Reader:
         self._ours = max(0, self._ours - count)
         self._fresh = self.pot.fill > self.config.kept
         self.seconds += time.perf_counter() - started
-        return self.progress()
+        return self.progress(len(waiting))
 
-    def progress(self) -> Progress:
+    def progress(self, waiting: int = 0) -> Progress:
         """Return where reading stands."""
         pot = self.pot
-        return Progress(self.tokens_read, pot.cycles, pot.fill, pot.capacity, self.seconds)
+        return Progress(self.tokens_read, pot.cycles, pot.fill, pot.capacity, self.seconds, waiting)
 
     # Answering ----------------------------------------------------------------
 

@@ -116,14 +116,13 @@ def _show(rows: list[dict[str, Any]], costs: dict[str, Any], reader: Reader, mod
         f"The pot holds {gigabytes(costs['pot_bytes'])}, however long the text; "
         f"full KV would hold {gigabytes(costs['full_kv_bytes'])} for this one, and grow.\n"
     )
-    console.print(
-        f"{model} has 135 million parameters: it finds facts in repetitive text, not in varied prose.\n"
-        "For real prose take a larger model (1.1 GB download):\n"
-        '  infinipot ask --model qwen2.5-coder-1.5b --file book.txt "Who is the captain of the ship?"'
-        if model == DEFAULT_MODEL
-        else "",
-        highlight=False,
-    )
+    if model == DEFAULT_MODEL:
+        console.print(
+            f"{model} has 135 million parameters: it finds facts in repetitive text, not in varied prose.\n"
+            "For real prose take a larger model (1.1 GB download):\n"
+            '  infinipot ask --model qwen2.5-coder-1.5b --file book.txt "Who is the captain of the ship?"',
+            highlight=False,
+        )
 
 
 def _verdict(answer: str, right: bool) -> str:

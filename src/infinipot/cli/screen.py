@@ -42,7 +42,8 @@ def watch_reading(reader: Reader, meter: Meter, label: str = "reading") -> None:
     with Bars(*columns, console=Console(stderr=True), transient=True) as bars:
         task = bars.add_task(label, total=meter.total, state="")
         for step in reader.reading(meter):
-            bars.update(task, completed=meter.seen, state=_state(step, str(reader.model.device)))
+            done = meter.seen * step.tokens_read / max(1, step.tokens_read + step.waiting)
+            bars.update(task, completed=done, state=_state(step, str(reader.model.device)))
 
 
 def _state(step: Progress, device: str) -> str:
