@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import pytest
 import torch
+from hypothesis import settings
 
 torch.set_num_threads(2)
+settings.register_profile("steady", deadline=None)  # a busy machine is not a failure
+settings.load_profile("steady")
 
 
 @pytest.fixture(autouse=True)
