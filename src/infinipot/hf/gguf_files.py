@@ -136,7 +136,7 @@ def load_gguf(path: Path, dtype: Any) -> tuple[Any, Any]:
                 **source, quantization_config=GgufConfig(dequantize=True), dtype=dtype
             )
             tokenizer = AutoTokenizer.from_pretrained(**source)
-    except Exception as error:
+    except Exception as error:  # foreign code and files: anything can fail
         raise ModelError(
             f"cannot read {path} ({one_line(error)}): is {header.architecture} supported?"
         ) from error

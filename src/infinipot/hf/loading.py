@@ -77,7 +77,7 @@ def load(
     try:
         model, tokenizer = _read(name, source, kind)
         model = model.to(place)
-    except Exception as error:
+    except Exception as error:  # out of memory has no common type; all else goes on
         if _out_of_memory(error):
             raise ModelError(f"{name} does not fit into memory: {_advice(name, kind, pot_bytes)}") from error
         raise
@@ -190,7 +190,7 @@ def _hub_bytes(name: str, itemsize: int) -> int:
         return memory.folder_bytes(Path(cached).parent, itemsize)
     try:
         weights = huggingface_hub.model_info(name, timeout=10).safetensors
-    except Exception as error:
+    except Exception as error:  # the hub client and its transport: anything can fail
         raise ModelError(
             f"cannot find {name} on the model hub ({one_line(error)}): check the name and the connection, "
             f"or use one of {', '.join(ALIASES)}"
@@ -227,7 +227,7 @@ def _read(name: str, source: Path | None, dtype: torch.dtype) -> tuple[Any, Any]
         with quiet():
             tokenizer = AutoTokenizer.from_pretrained(where, trust_remote_code=False)
             model = AutoModelForCausalLM.from_pretrained(where, dtype=dtype, trust_remote_code=False)
-    except Exception as error:
+    except Exception as error:  # foreign code and files: anything can fail
         hint = "check the name and the connection" if source is None else "is the folder complete?"
         raise ModelError(f"cannot load {name} ({one_line(error)}): {hint}") from error
     return model, tokenizer

@@ -205,7 +205,7 @@ def _write_model(gguf: Path, folder: Path, alias: str) -> bool:
             tokenizer.save_pretrained(folder)
     except (InfiniPotError, OSError):
         raise
-    except Exception as error:
+    except Exception as error:  # foreign code and files: anything can fail
         raise ModelError(f"cannot convert {alias} ({one_line(error)}): please report this") from error
     with_bos = adds_bos(tokenizer)
     del model
