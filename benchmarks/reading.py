@@ -21,7 +21,6 @@ import torch
 from transformers import DynamicCache
 
 from infinipot.api import Engine, open_engine
-from infinipot.config import PotConfig
 from infinipot.recipes import Recipe
 
 
@@ -35,10 +34,9 @@ def plain_seconds(model: torch.nn.Module, ids: torch.Tensor, cached: int) -> flo
 
 
 def pot_seconds(engine: Engine, ids: torch.Tensor, cached: int, novelty: float) -> float:
-    recipe = Recipe(config=PotConfig(2 * ids.shape[1], cached, novelty), format=engine.format)
-    extra = len(engine.reader(recipe).catalyst)
-    config = PotConfig(ids.shape[1] + extra, cached, novelty)
-    reader = engine.reader(Recipe(config=config, format=engine.format))
+    sizes = {"keep": cached, "novelty": novelty, "format": engine.format}
+    extra = len(engine.reader(Recipe.named(capacity=2 * ids.shape[1], **sizes)).catalyst)
+    reader = engine.reader(Recipe.named(capacity=ids.shape[1] + extra, **sizes))
     reader._write(ids[0, :cached].tolist())
     started = time.perf_counter()
     reader._write(ids[0, cached:].tolist(), distil=True)

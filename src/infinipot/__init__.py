@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from infinipot.errors import InfiniPotError
     from infinipot.hf.generate import generate_inputs
     from infinipot.reader import Generation, Progress, Reader
+    from infinipot.recipes import Recipe
 
 __version__ = "0.1.0"
 
@@ -24,6 +25,7 @@ _HOME = {
     "PotConfig": "config",
     "Progress": "reader",
     "Reader": "reader",
+    "Recipe": "recipes",
     "attach": "api",
     "generate_inputs": "hf.generate",
     "load": "api",
@@ -34,6 +36,7 @@ __all__ = [
     "PotConfig",
     "Progress",
     "Reader",
+    "Recipe",
     "attach",
     "generate_inputs",
     "load",

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
-from infinipot.config import DEFAULT_CAPACITY, Pooling, PotConfig
 from infinipot.hf.catalog import DEFAULT_MODEL
 from infinipot.hf.loading import Pull
 from infinipot.hf.loading import load as load_weights
@@ -46,38 +45,33 @@ def open_engine(
 def load(
     name: str = DEFAULT_MODEL,
     *,
-    capacity: int = DEFAULT_CAPACITY,
-    keep: int | None = None,
-    novelty: float = 0.5,
-    catalyst: str = "general",
+    recipe: str = "infinipot",
     question: str | None = None,
-    pool: int = 1,
-    pooling: Pooling = "mean",
-    opening: int = 0,
-    settle: bool = True,
     format: Format | None = None,
     device: str = "auto",
     dtype: str = "auto",
+    **options: Any,
 ) -> Reader:
-    """Load a model and return a reader with an empty pot; see `PotConfig` for the sizes.
+    """Load a model and return a reader with an empty pot; options as in `Recipe.named`.
 
-    The prompt format defaults to what measures better for the model.
+    `load("smollm2", recipe="h2o", capacity=2048, heavy=64)`. The prompt format defaults to
+    what measures better for the model.
     """
-    config = PotConfig(capacity, keep, novelty, pool, pooling, opening, settle)
+    wanted = Recipe.named(recipe, **options)
     engine = open_engine(name, device, dtype)
-    return engine.reader(Recipe(config=config, catalyst=catalyst, format=format or engine.format), question)
+    return engine.reader(replace(wanted, format=format or engine.format), question)
 
 
 def attach(
     model: Any,
     tokenizer: Any,
     *,
-    catalyst: str = "general",
+    recipe: str = "infinipot",
     question: str | None = None,
     format: Format | None = None,
-    **sizes: Any,
+    **options: Any,
 ) -> Reader:
-    """Return a reader on a transformers model you have loaded; sizes as in `PotConfig`.
+    """Return a reader on a transformers model you have loaded; options as in `Recipe.named`.
 
     The model's attention implementation becomes "infinipot", which serves it with and
     without a pot.
@@ -85,5 +79,5 @@ def attach(
     chosen: Format = format or ("chat" if getattr(tokenizer, "chat_template", None) else "plain")
     ends = model.generation_config.eos_token_id
     ends = ends if isinstance(ends, list) else [] if ends is None else [ends]
-    recipe = Recipe(config=PotConfig(**sizes), catalyst=catalyst, format=chosen)
-    return recipe.reader(HFModel(model), HFTokenizer(tokenizer, eos_ids=ends), question)
+    wanted = Recipe.named(recipe, format=chosen, **options)
+    return wanted.reader(HFModel(model), HFTokenizer(tokenizer, eos_ids=ends), question)

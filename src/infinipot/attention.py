@@ -14,6 +14,7 @@ import torch.nn.functional as F
 from torch import Tensor
 from torch.nn.attention.bias import causal_lower_right
 
+from infinipot.rope import Rotation
 from infinipot.scores import softcapped
 
 ROWS = 512  # queries a block of the banded path, which bounds its mask and logits
@@ -93,6 +94,47 @@ def _banded(
         share = logits.masked_fill(hidden, float("-inf")).softmax(-1).to(values.dtype)
         parts.append(share @ values[:, :, None, low:high])
     return torch.cat(parts, dim=3).reshape(batch, heads, new, -1)
+
+
+def attend_grouped(
+    queries: Tensor,
+    keys: Tensor,
+    values: Tensor,
+    scale: float,
+    rotation: Rotation,
+    group: int,
+    window: int,
+    softcap: float | None = None,
+) -> Tensor:
+    """Self-Extend on a full cache, where key i has position i.
+
+    A key nearer than `window` counts with its true distance; beyond, key p counts as at
+    p // group and query p as at p // group + window - window // group.
+    """
+    batch, heads, new, _ = queries.shape
+    seen = keys.shape[2]
+    places = torch.arange(seen, device=keys.device)
+    rotation.reach(seen)
+    far_keys = rotation.back(keys, (places - places // group).expand(keys.shape[:-1]))
+    parts = []
+    for start in range(0, new, ROWS // 4):
+        rows = queries[:, :, start : start + ROWS // 4]
+        at = seen - new + start + torch.arange(rows.shape[2], device=keys.device)
+        shift = at - (at // group + window - window // group)  # negative only where nothing is that far
+        far_rows = rotation.back(rows, shift.clamp(min=0).expand(rows.shape[:-1]))
+        near = softcapped(_logits(rows, keys) * scale, softcap)
+        far = softcapped(_logits(far_rows, far_keys) * scale, softcap)
+        logits = torch.where(at[:, None] - places < window, near, far)
+        logits = logits.to(torch.promote_types(logits.dtype, torch.float32))
+        share = logits.masked_fill(places > at[:, None], float("-inf")).softmax(-1).to(values.dtype)
+        parts.append(share @ values[:, :, None])
+    return torch.cat(parts, dim=3).reshape(batch, heads, new, -1)
+
+
+def _logits(queries: Tensor, keys: Tensor) -> Tensor:
+    """Products [B, Hkv, G, Q, K] of queries [B, Hq, Q, D] with keys [B, Hkv, K, D]."""
+    batch, heads, new, dim = queries.shape
+    return queries.reshape(batch, keys.shape[1], heads // keys.shape[1], new, dim) @ keys[:, :, None].mT
 
 
 def attend_masked(

@@ -1,4 +1,4 @@
-"""Sizes and knobs of a pot: frozen, and checked where they are made.
+"""Sizes and manners of a pot: frozen, and checked where they are made.
 
 Knows the paper's symbols and nothing of models or text. What depends on the
 catalyst's length is checked by `PotConfig.chunk`, once that length is known.
@@ -17,14 +17,11 @@ DEFAULT_CAPACITY = 4096
 
 @dataclass(frozen=True)
 class PotConfig:
-    """How large the pot is and how it is distilled.
+    """How large the pot is and how much of it a distillation leaves.
 
     capacity  |M|, the most entries a layer and head ever hold.
     keep      |C|, entries left after a distillation; None means half of capacity
               (the paper never prints its value).
-    novelty   alpha, the share of `keep` given to the most novel slots.
-    pool      average or take the maximum of the catalyst score over this many
-              neighbouring slots; 1 is off, as in the paper.
     opening   this many first slots are never dropped; 0 as in the paper.
     settle    before a question, distil what was read since the last distillation too,
               so that the end of a long text weighs no more than the rest of it.
@@ -32,9 +29,6 @@ class PotConfig:
 
     capacity: int = DEFAULT_CAPACITY
     keep: int | None = None
-    novelty: float = 0.5
-    pool: int = 1
-    pooling: Pooling = "mean"
     opening: int = 0
     settle: bool = True
 
@@ -43,12 +37,6 @@ class PotConfig:
             raise ConfigError(f"capacity is {self.capacity}; use at least 4 entries (2048 is a good start)")
         if self.keep is not None and not 1 <= self.keep < self.capacity:
             raise ConfigError(f"keep is {self.keep}; use 1 to {self.capacity - 1}, below the capacity")
-        if not 0 <= self.novelty <= 1:
-            raise ConfigError(f"novelty is {self.novelty:g}; use a share between 0 and 1")
-        if self.pool < 1 or self.pool % 2 == 0:
-            raise ConfigError(f"pool is {self.pool}; use an odd number of slots, or 1 for no pooling")
-        if self.pooling not in ("mean", "max"):
-            raise ConfigError(f"pooling is '{self.pooling}'; use mean or max")
         if not 0 <= self.opening <= self.kept:
             raise ConfigError(f"opening is {self.opening}; use 0 to {self.kept}, the entries kept")
 
@@ -67,3 +55,33 @@ class PotConfig:
                 f"{catalyst} tokens: use --capacity {need} or more, a smaller --keep, or a shorter catalyst"
             )
         return room
+
+
+@dataclass(frozen=True)
+class Manner:
+    """How a method reads, beside which slots it keeps; the defaults are InfiniPot's.
+
+    prompt     `truncate` throws the middle of the text away before it is read.
+    distil     when entries are dropped: when the pot is `full`, once after the `prompt`
+               (so the whole prompt is held first), or `never`.
+    positions  `reset` numbers slots 0, 1, 2 ... after each distillation (CR-RoPE); `kept`
+               lets them run on; `grouped` is Self-Extend: exact for the nearest `window`
+               tokens, in groups of `group` beyond.
+    """
+
+    prompt: Literal["whole", "truncate"] = "whole"
+    distil: Literal["full", "prompt", "never"] = "full"
+    positions: Literal["reset", "kept", "grouped"] = "reset"
+    group: int = 2
+    window: int = 1024
+
+    def __post_init__(self) -> None:
+        if self.group < 1:
+            raise ConfigError(f"group is {self.group}; use at least 1")
+        if self.window < 1:
+            raise ConfigError(f"window is {self.window}; use at least 1")
+
+    @property
+    def grows(self) -> bool:
+        """Say whether the number of entries follows the text's length: memory is not bounded."""
+        return self.prompt == "whole" and self.distil != "full"

@@ -7,26 +7,26 @@ the entry point group `infinipot.policies`; our own use it too.
 
 from __future__ import annotations
 
-import difflib
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from functools import cache
 from importlib.metadata import entry_points
-from typing import ClassVar, Literal
+from typing import ClassVar
 
 import torch
 from torch import Tensor
 
-from infinipot.errors import ConfigError
-from infinipot.pot import Evidence
+from infinipot.pot import Evidence, Need
 
-Need = Literal["catalyst", "novelty"]
 GROUP = "infinipot.policies"
 
 
 @dataclass(frozen=True)
 class Policy(ABC):
-    """Chooses which slots survive a distillation."""
+    """Chooses which slots survive a distillation.
+
+    A field of the dataclass is a knob of the recipe of the same name.
+    """
 
     paper: ClassVar[str] = ""
     deviations: ClassVar[str] = "none known"
@@ -36,9 +36,23 @@ class Policy(ABC):
     def needs(self) -> frozenset[Need]:
         """Evidence to gather; what is not named is not computed."""
 
+    @property
+    def last(self) -> int:
+        """How many of the latest tokens' attention `Evidence.last` sums, where it is needed."""
+        return 1
+
+    @property
+    def least(self) -> int:
+        """The smallest budget that leaves anything to choose."""
+        return 1
+
     @abstractmethod
     def select(self, evidence: Evidence, budget: int) -> Tensor:
         """Return exactly `budget` distinct slots to keep, ascending: [B, Hkv, budget]."""
+
+    def aged(self, novelty: Tensor) -> Tensor:
+        """What becomes of the kept slots' novelty [B, Hkv, n] after a distillation."""
+        return novelty
 
 
 @dataclass(frozen=True)
@@ -59,13 +73,3 @@ class ScoredPolicy(Policy):
 def registry() -> dict[str, type[Policy]]:
     """Every installed policy by name."""
     return {point.name: point.load() for point in sorted(entry_points(group=GROUP), key=lambda p: p.name)}
-
-
-def find(name: str) -> type[Policy]:
-    """Return the policy of that name, or say which one was probably meant."""
-    known = registry()
-    if name not in known:
-        near = difflib.get_close_matches(name, known, n=1)
-        hint = f"did you mean '{near[0]}'?" if near else f"known: {', '.join(known)}"
-        raise ConfigError(f"unknown policy '{name}'; {hint}")
-    return known[name]

@@ -16,14 +16,15 @@ import torch
 from torch import Tensor
 
 from infinipot.catalyst import catalyst_text
-from infinipot.config import PotConfig
+from infinipot.config import Manner, PotConfig
 from infinipot.distill import distill
 from infinipot.errors import ConfigError, InputError
 from infinipot.policy import Policy
-from infinipot.pot import Pot
+from infinipot.pot import DEFAULT_MANNER, Pot
 from infinipot.sampling import sample
 from infinipot.scores import novelty
 from infinipot.text import Detokenizer, Format, Tokenizer
+from infinipot.truncate import Ends
 
 BLOCK = 4096  # most tokens in one forward: bounds activations when the pot is large
 RECENT = 64  # last slots that survive a distillation in the middle of an answer, so that it stays coherent
@@ -35,7 +36,7 @@ class Model(Protocol):
     device: torch.device
     vocabulary: int
 
-    def new_pot(self, capacity: int, keep: int) -> Pot:
+    def new_pot(self, capacity: int, keep: int, manner: Manner = DEFAULT_MANNER) -> Pot:
         """Return an empty pot with this model's layers."""
 
     def forward(self, tokens: Tensor, pot: Pot) -> Tensor:
@@ -52,7 +53,7 @@ class Progress:
     tokens_read: int
     cycles: int
     fill: int
-    capacity: int
+    capacity: int | None  # None where nothing bounds the fill
     seconds: float
     waiting: int = 0  # tokens of the text that are there and not read yet
 
@@ -84,30 +85,53 @@ class Generation:
 
 
 class Reader:
-    """A model, a pot, and the text read so far."""
+    """A model, a pot, and the text read so far.
+
+    Without a policy nothing is ever dropped from the pot; the manner then says how a
+    text of any length is dealt with.
+    """
 
     def __init__(
         self,
         model: Model,
         tokenizer: Tokenizer,
-        policy: Policy,
+        policy: Policy | None,
         config: PotConfig,
         format: Format = "plain",
         catalyst: str = "general",
         question: str | None = None,
+        manner: Manner = DEFAULT_MANNER,
     ) -> None:
         self.model, self.tokenizer, self.policy, self.config = model, tokenizer, policy, config
+        self.manner = manner
+        self.needs = policy.needs if policy else frozenset()
         self.frame = tokenizer.frame(format)
-        self.catalyst = self._closing(catalyst_text(catalyst, question)) if "catalyst" in policy.needs else []
+        self.catalyst = self._closing(catalyst_text(catalyst, question)) if "catalyst" in self.needs else []
         config.chunk(len(self.catalyst))
-        self.pot = model.new_pot(config.capacity, config.kept)
+        self.pot = self._new_pot()
         self.tokens_read = 0
         self.seconds = 0.0
         self._last: Tensor | None = None  # [B, 1, H] hidden state before the next token: its novelty needs it
-        self._pending: list[int] = []  # tokens said to the user and not written yet
+        self._pending: list[int] = []  # tokens read, or said to the user, and not written yet
+        self._ends = Ends(config.capacity) if manner.prompt == "truncate" else None
         self._talking = False  # a reply was given, so the next message is a further turn
         self._ours = 0  # next tokens to be read that are the prompt's, not the text's
         self._fresh = False  # text was read since the last distillation
+
+    def _new_pot(self) -> Pot:
+        pot = self.model.new_pot(self.config.capacity, self.config.kept, self.manner)
+        pot.needs, pot.window = self.needs, self.policy.last if self.policy else 1
+        return pot
+
+    @property
+    def _drops(self) -> bool:
+        """The pot is distilled whenever it is full."""
+        return self.policy is not None and self.manner.distil == "full"
+
+    @property
+    def _begun(self) -> bool:
+        """Something was read or said."""
+        return bool(self.pot.tokens or self._pending or (self._ends and self._ends.total))
 
     # Reading ------------------------------------------------------------------
 
@@ -130,17 +154,27 @@ class Reader:
         self._ours = len(waiting)
         for ids in stream:
             waiting.extend(ids)
-            while len(waiting) > self._space():
+            while len(waiting) > self._space() + self._held:
                 yield self._take(waiting)
-        while waiting:
+        while len(waiting) > self._held:
             yield self._take(waiting)
+        self.tokens_read += max(0, len(waiting) - self._ours)
+        self._pending = waiting
+
+    @property
+    def _held(self) -> int:
+        """Last tokens of a text that are written with the question, since they are observed with it."""
+        return self.policy.last if self.policy and self.manner.distil == "prompt" else 0
 
     def _take(self, waiting: list[int]) -> Progress:
         """Read the next block of waiting tokens; distil if it fills the pot and more will follow."""
         started = time.perf_counter()
         space = self._space()
-        count = min(len(waiting), space, BLOCK)
-        self._write(waiting[:count], distil=count == space < len(waiting))
+        count = min(len(waiting) - self._held, space, BLOCK)
+        if self._ends is not None:
+            self._ends.push(waiting[:count])
+        else:
+            self._write(waiting[:count], distil=self._drops and count == space < len(waiting))
         del waiting[:count]
         self._talking = False
         self.tokens_read += max(0, count - self._ours)
@@ -152,7 +186,8 @@ class Reader:
     def progress(self, waiting: int = 0) -> Progress:
         """Return where reading stands."""
         pot = self.pot
-        return Progress(self.tokens_read, pot.cycles, pot.fill, pot.capacity, self.seconds, waiting)
+        capacity = None if self.manner.grows else pot.capacity
+        return Progress(self.tokens_read, pot.cycles, pot.fill, capacity, self.seconds, waiting)
 
     # Answering ----------------------------------------------------------------
 
@@ -177,7 +212,7 @@ class Reader:
         frame, ids = self.frame, self.tokenizer.encode(message)
         if self._talking:
             return [*frame.turn_before, *ids, *frame.turn_after]
-        return self._closing(message) if self.pot.tokens else [*ids, *frame.ask_after]
+        return self._closing(message) if self._begun else [*ids, *frame.ask_after]
 
     def _closing(self, question: str) -> list[int]:
         """A question, or the catalyst, right after a text."""
@@ -201,6 +236,8 @@ class Reader:
         For engines that generate by themselves and cannot distil on the way.
         """
         ids = [*self._preamble(), *self._turn(question)]
+        if self._ends is not None:
+            return self._cut(ids, max_new_tokens)
         self._settle()
         self._make_room(len(ids), max_new_tokens)
         return ids
@@ -212,30 +249,55 @@ class Reader:
         `final` nothing will follow the answer, so it may use the pot to the brim.
         """
         prompt, most = [*self._preamble(), *prompt], generation.max_new_tokens
+        if self._ends is not None:
+            prompt = self._cut(prompt, most)
         self._settle()
-        brim = final and len(prompt) + most <= self.pot.room
+        brim = not self._drops or (final and len(prompt) + most <= self.pot.room)
         if not brim:
             self._make_room(len(prompt), 1 + len(self.catalyst))
-        hidden = self._write(prompt, scored=not brim)
+        hidden = self._write(prompt, scored=not brim or self.manner.distil == "prompt")
+        if self.manner.distil == "prompt" and self.policy is not None:
+            distill(self.pot, self.policy, self.config.capacity, self.config.opening)
         self._talking = True
         source = generation.generator(hidden.device)
         for step in range(most):
             token = int(sample(self.model.logits(hidden[:, -1]), generation.temperature, source))
             if token in self.tokenizer.stop_ids:
                 return
-            self._pending = [token]
+            self._say_later(token)
             yield token
             if step + 1 == most:
                 return
             full = not brim and self.pot.fill + 1 >= self.config.capacity - len(self.catalyst)
             hidden = self._write([token], distil=full, recent=RECENT, scored=not brim)
 
+    def _say_later(self, token: int) -> None:
+        """Remember a token that the user saw and the pot has not."""
+        if self._ends is not None:
+            self._ends.push([token])
+        else:
+            self._pending = [token]
+
+    def _cut(self, prompt: list[int], most: int) -> list[int]:
+        """Begin an empty pot; return both ends of all that was said, to be written into it."""
+        assert self._ends is not None
+        limit = self.config.capacity - most
+        if len(prompt) > limit // 2:
+            raise InputError(
+                f"a question of {len(prompt)} tokens and an answer of up to {most} are too long for a pot of "
+                f"{self.config.capacity}: shorten them or use --capacity {2 * len(prompt) + most}"
+            )
+        self._ends.push(prompt)
+        self.pot, self._last = self._new_pot(), None
+        return self._ends.cut(limit)
+
     # One forward ----------------------------------------------------------------
 
     def fork(self) -> Reader:
         """Return an independent reader with the same pot."""
         twin = object.__new__(type(self))
-        twin.__dict__.update(self.__dict__, pot=self.pot.fork())
+        ends = None if self._ends is None else self._ends.copy()
+        twin.__dict__.update(self.__dict__, pot=self.pot.fork(), _ends=ends)
         return twin
 
     def _preamble(self) -> list[int]:
@@ -244,15 +306,15 @@ class Reader:
             raise InputError(
                 "this reader's pot was filled by its answer: use ask(), or fork() before answer()"
             )
-        return list(self.frame.opening if self.pot.tokens == 0 else self._pending)
+        return list(self._pending if self._begun else self.frame.opening)
 
     def _space(self) -> int:
-        """Tokens that fit beside the catalyst."""
-        return self.config.capacity - len(self.catalyst) - self.pot.fill
+        """Tokens that fit beside the catalyst, or may be taken at once where nothing has to fit."""
+        return self.config.capacity - len(self.catalyst) - self.pot.fill if self._drops else BLOCK
 
     def _settle(self) -> None:
         """Distil the last, unfinished chunk of a text that did not fit as a whole."""
-        if self.config.settle and self._fresh and self.pot.cycles:
+        if self._drops and self.config.settle and self._fresh and self.pot.cycles:
             self._write([], distil=True, recent=RECENT)
 
     def _make_room(self, count: int, after: int) -> None:
@@ -264,7 +326,7 @@ class Reader:
 
     def _require(self, count: int, after: int) -> None:
         """Refuse tokens that would not fit beside even the smallest pot."""
-        if count + after + max(1, self.config.opening) > self.config.capacity:
+        if not self.manner.grows and count + after + max(1, self.config.opening) > self.config.capacity:
             raise InputError(
                 f"a question of {count} tokens is too long for a pot of {self.config.capacity}: "
                 f"shorten it or use --capacity {self.config.kept + count + after}"
@@ -287,14 +349,14 @@ class Reader:
         ids = torch.tensor([[*tokens, *extra]], dtype=torch.long, device=self.model.device)
         hidden = self._last if self._last is not None else torch.empty(0)
         if ids.shape[1]:
-            with self.pot.writing(len(extra)):
+            with self.pot.writing(len(extra), observing=scored or "last" in self.needs):
                 hidden = self.model.forward(ids, self.pot)[:, : len(tokens)]
         if len(tokens):
             self._pending = []
-            if scored and "novelty" in self.policy.needs:
+            if scored and "novelty" in self.needs:
                 self.pot.note_novelty(self._novelty(hidden, ids[:, : len(tokens)]))
             self._last = hidden[:, -1:].clone()
-        if distil:
+        if distil and self.policy is not None:
             budget = self.config.kept if budget is None else budget
             recent = min(recent, budget // 4, budget - self.config.opening)
             distill(self.pot, self.policy, budget, self.config.opening, recent)

@@ -22,10 +22,18 @@ class Rotation:
     """
 
     def __init__(self, frequencies: Tensor, span: int) -> None:
+        self.frequencies = frequencies.detach()
+        self.cos = self.sin = torch.empty(0)
+        self.reach(span)
+
+    def reach(self, span: int) -> None:
+        """Make the tables long enough for `span` positions."""
+        if span < len(self.cos):
+            return
         steps = torch.arange(span + 1, dtype=torch.float64)
-        angles = steps[:, None] * frequencies.detach().cpu().double()  # [span + 1, R/2]
-        self.cos = angles.cos().float().to(frequencies.device)
-        self.sin = angles.sin().float().to(frequencies.device)
+        angles = steps[:, None] * self.frequencies.cpu().double()  # [span + 1, R/2]
+        self.cos = angles.cos().float().to(self.frequencies.device)
+        self.sin = angles.sin().float().to(self.frequencies.device)
 
     @property
     def width(self) -> int:
@@ -36,8 +44,9 @@ class Rotation:
         """Turn keys [..., S, D] back by `steps` [..., S] positions, rounding once to their dtype."""
         if self.cos.device != keys.device:  # layers of one RoPE may live on several devices
             self.cos, self.sin = self.cos.to(keys.device), self.sin.to(keys.device)
-        cos, sin = self.cos[steps], self.sin[steps]  # [..., S, R/2]
-        half = self.cos.shape[-1]
+        half, rows = self.cos.shape[-1], steps.reshape(-1)
+        cos = self.cos.index_select(0, rows).view(*steps.shape, half)  # [..., S, R/2]
+        sin = self.sin.index_select(0, rows).view(*steps.shape, half)
         work = keys.to(torch.promote_types(keys.dtype, torch.float32))
         first, second, rest = work[..., :half], work[..., half : 2 * half], work[..., 2 * half :]
         turned = torch.cat((first * cos + second * sin, second * cos - first * sin, rest), dim=-1)

@@ -18,27 +18,27 @@ QUERY_BLOCK = 64
 VOCAB_LOGITS = 25_000_000  # logits that exist at once: 100 MB in float32, whatever the vocabulary
 
 
-def catalyst_score(
+def received(
     queries: Tensor, keys: Tensor, scale: float, softcap: float | None = None, block: int = QUERY_BLOCK
 ) -> Tensor:
-    """Attention every slot before the catalyst receives from it (eq. 2).
+    """Attention every key receives from the queries (eq. 2 when they are the catalyst's).
 
-    queries [B, Hq, P, D] are the catalyst's, keys [B, Hkv, S + P, D] end with its
-    own. Softmax runs over all keys a query sees; probabilities are summed over the
-    P queries and averaged over the query heads that share a KV head -> [B, Hkv, S].
+    queries [B, Hq, P, D] are those of the last P keys of [B, Hkv, S, D]. Softmax
+    runs over all keys a query sees; probabilities are summed over the queries and
+    averaged over the query heads that share a KV head -> [B, Hkv, S].
     """
     batch, heads, count, dim = queries.shape
-    groups, slots = heads // keys.shape[1], keys.shape[2] - count
+    groups, slots = heads // keys.shape[1], keys.shape[2]
     grouped = queries.reshape(batch, keys.shape[1], groups, count, dim)
-    wide = keys.to(torch.promote_types(keys.dtype, torch.float32))[:, :, None]  # [B, Hkv, 1, S + P, D]
-    places = torch.arange(slots + count, device=keys.device)
+    wide = keys.to(torch.promote_types(keys.dtype, torch.float32))[:, :, None]  # [B, Hkv, 1, S, D]
+    places = torch.arange(slots, device=keys.device)
     total = wide.new_zeros(batch, keys.shape[1], slots)
     for start in range(0, count, block):
         part = grouped[..., start : start + block, :].to(wide.dtype)
-        logits = softcapped(part @ wide.mT * scale, softcap)  # [B, Hkv, G, p, S + P]
-        last = slots + start + torch.arange(part.shape[-2], device=keys.device)
+        logits = softcapped(part @ wide.mT * scale, softcap)  # [B, Hkv, G, p, S]
+        last = slots - count + start + torch.arange(part.shape[-2], device=keys.device)
         logits = logits.masked_fill(places > last[:, None], float("-inf"))
-        total += logits.softmax(-1)[..., :slots].sum(-2).mean(2)
+        total += logits.softmax(-1).sum(-2).mean(2)
     return total
 
 

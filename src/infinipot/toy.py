@@ -12,9 +12,9 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from infinipot.attention import attend
-from infinipot.pot import LayerSpec, Pot, PotLayer
-from infinipot.scores import catalyst_score
+from infinipot.attention import attend, attend_grouped
+from infinipot.config import Manner
+from infinipot.pot import DEFAULT_MANNER, LayerSpec, Pot
 
 
 class ToyModel:
@@ -50,26 +50,30 @@ class ToyModel:
         self.embedding = weights(vocabulary)
         self.blocks = [{name: weights(rows) for name, rows in sizes.items()} for _ in range(layers)]
 
-    def new_pot(self, capacity: int, keep: int) -> Pot:
+    def new_pot(self, capacity: int, keep: int, manner: Manner = DEFAULT_MANNER) -> Pot:
         """Return an empty pot with this model's layers."""
-        return Pot([LayerSpec(self.frequencies)] * self.layers, capacity, keep)
+        return Pot([LayerSpec(self.frequencies)] * self.layers, capacity, keep, manner)
 
     def forward(self, tokens: Tensor, pot: Pot) -> Tensor:
         """Write tokens [B, n] into the pot and return their hidden states [B, n, H]."""
-        places = pot.fill + torch.arange(tokens.shape[1])
+        places = pot.position + torch.arange(tokens.shape[1])
         hidden = self.embedding[tokens]
         for index, block in enumerate(self.blocks):
             inner = F.rms_norm(hidden, hidden.shape[-1:])
             heads = {name: self._split(inner @ block[name].T) for name in ("q", "k", "v")}
             query, key = self._rotate(heads["q"], places), self._rotate(heads["k"], places)
             keys, values = pot.append(index, key, heads["v"])
-            seen = attend(query, keys, values, self.width**-0.5)
-            layer = pot.layers[index]
-            if pot.watch and isinstance(layer, PotLayer):
-                layer.score = catalyst_score(query[:, :, -pot.watch :], keys, self.width**-0.5)
+            seen = self._attend(index, query, keys, values, pot)
+            pot.observe(index, query, keys, self.width**-0.5)
             hidden = hidden + seen.transpose(1, 2).flatten(2) @ block["o"].T
             hidden = hidden + F.silu(F.rms_norm(hidden, hidden.shape[-1:]) @ block["up"].T)
         return F.rms_norm(hidden, hidden.shape[-1:])
+
+    def _attend(self, index: int, query: Tensor, keys: Tensor, values: Tensor, pot: Pot) -> Tensor:
+        if not pot.grouped(index):
+            return attend(query, keys, values, self.width**-0.5)
+        rotation, manner = pot.layers[index].rotation, pot.manner
+        return attend_grouped(query, keys, values, self.width**-0.5, rotation, manner.group, manner.window)
 
     def logits(self, hidden: Tensor) -> Tensor:
         """Next-token logits [..., V] of hidden states [..., H]."""

@@ -10,7 +10,6 @@ import torch
 
 import infinipot
 from infinipot.api import Engine, open_engine
-from infinipot.config import PotConfig
 from infinipot.reader import Generation
 from infinipot.recipes import Recipe
 from infinipot.tasks.logbook import logbook
@@ -26,7 +25,7 @@ def engine() -> Engine:
 
 def test_a_key_is_found_in_a_text_of_three_pots(engine: Engine) -> None:
     example = passkey(lambda text: len(engine.tokenizer.encode(text)), 6000, 0.5, seed=1)
-    recipe = Recipe(config=PotConfig(2048), catalyst="question", format="plain")
+    recipe = Recipe.named(capacity=2048, catalyst="question", format="plain")
     reader = engine.reader(recipe, example.question)
     read = reader.read(example.text)
     assert read.tokens_read == len(engine.tokenizer.encode(example.text)) > 2.5 * 2048
@@ -36,7 +35,7 @@ def test_a_key_is_found_in_a_text_of_three_pots(engine: Engine) -> None:
 
 
 def test_with_room_to_spare_answers_are_those_of_plain_transformers(engine: Engine) -> None:
-    reader = engine.reader(Recipe(config=PotConfig(1024), format="plain"))
+    reader = engine.reader(Recipe.named(capacity=1024, format="plain"))
     book = logbook(days=8)
     reader.read(book.text)
     ids = torch.tensor([[*reader.tokenizer.encode(book.text), *reader._closing(book.facts[1].question)]])

@@ -40,7 +40,7 @@ class Endless(ByteTokenizer):
 
 def reader(capacity: int = 64, keep: int | None = None, share: float = 0.5, **options) -> Reader:
     options.setdefault("catalyst", "a summary")
-    config = PotConfig(capacity, keep, share)
+    config = PotConfig(capacity, keep)
     return Reader(MODEL, ByteTokenizer(), InfiniPot(novelty=share), config, **options)
 
 

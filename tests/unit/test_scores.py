@@ -1,30 +1,33 @@
 import pytest
 import torch
 
-from infinipot.scores import catalyst_score, novelty, pool
+from infinipot.scores import novelty, pool, received
 
 
 def slow_score(queries, keys, scale, softcap=None):
     """Equation 2 in loops."""
     batch, heads, count, _ = queries.shape
-    kv_heads, slots = keys.shape[1], keys.shape[2] - count
+    kv_heads, slots = keys.shape[1], keys.shape[2]
     total = torch.zeros(batch, kv_heads, slots, dtype=torch.float64)
     for b in range(batch):
         for h in range(heads):
             kv = h // (heads // kv_heads)
             for i in range(count):
-                logits = keys[b, kv, : slots + i + 1].double() @ queries[b, h, i].double() * scale
+                seen = slots - count + i + 1
+                logits = keys[b, kv, :seen].double() @ queries[b, h, i].double() * scale
                 if softcap:
                     logits = torch.tanh(logits / softcap) * softcap
-                total[b, kv] += torch.softmax(logits, -1)[:slots] / (heads // kv_heads)
+                total[b, kv, :seen] += torch.softmax(logits, -1) / (heads // kv_heads)
     return total
 
 
 @pytest.mark.parametrize("softcap", [None, 4.0])
 @pytest.mark.parametrize(("heads", "kv_heads", "batch"), [(4, 4, 1), (6, 2, 3)])
-def test_catalyst_score_is_equation_2(heads: int, kv_heads: int, batch: int, softcap: float | None) -> None:
+def test_attention_received_is_equation_2(
+    heads: int, kv_heads: int, batch: int, softcap: float | None
+) -> None:
     queries, keys = torch.randn(batch, heads, 9, 8), torch.randn(batch, kv_heads, 40, 8)
-    fast = catalyst_score(queries, keys, 0.7, softcap, block=4)
+    fast = received(queries, keys, 0.7, softcap, block=4)
     torch.testing.assert_close(fast.double(), slow_score(queries, keys, 0.7, softcap), atol=1e-6, rtol=1e-5)
 
 

@@ -6,6 +6,7 @@ import json
 import sys
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -34,14 +35,17 @@ def ask(
     question: Question,
     file: Files = None,
     model: o.ModelName = DEFAULT_MODEL,
+    recipe: o.RecipeName = "infinipot",
     capacity: o.Capacity = DEFAULT_CAPACITY,
     keep: o.Keep = None,
-    novelty: o.Novelty = 0.5,
+    step: o.Step = None,
+    settings: o.Set = None,
+    novelty: o.Novelty = None,
     catalyst: o.Catalyst = "question",
-    pool: o.Pool = 1,
-    pooling: o.PoolKind = o.PoolingName.mean,
+    pool: o.Pool = None,
+    pooling: o.PoolKind = None,
     opening: o.Opening = 0,
-    settle: o.Settle = True,
+    settle: o.Settle = None,
     format: o.FormatOption = None,
     device: o.Device = "auto",
     dtype: o.Dtype = "auto",
@@ -51,18 +55,28 @@ def ask(
     as_json: o.Json = False,
 ) -> None:
     """Read text of any length in a pot of fixed size, then answer a question about it."""
-    config = o.pot_config(capacity, keep, novelty, pool, pooling, opening, settle)
     catalyst_text(catalyst, question)
     if not question.strip():
         raise InputError("the question is empty")
     meter = open_files(file or [])
-    from infinipot.recipes import Recipe
-
+    method = o.recipe(
+        recipe,
+        settings,
+        capacity=capacity,
+        keep=keep,
+        step=step,
+        opening=opening,
+        settle=settle,
+        catalyst=catalyst,
+        novelty=novelty,
+        pool=pool,
+        pooling=pooling and pooling.value,
+    )
     wanted = o.generation(max_new_tokens, temperature, seed)
     started = time.perf_counter()
     engine = o.open_engine(model, device, dtype)
-    recipe = Recipe(config=config, catalyst=catalyst, format=format.value if format else engine.format)
-    reader = engine.reader(recipe, question)
+    chosen = replace(method, format=format.value if format else engine.format)
+    reader = engine.reader(chosen, question)
     reader.check(question)
     loaded = time.perf_counter()
     watch_reading(reader, meter)
@@ -71,9 +85,9 @@ def ask(
     answer = "".join(pieces).strip() if as_json else stream_answer(pieces)
     seconds = {"load": loaded - started, "read": read - loaded, "answer": time.perf_counter() - read}
     if as_json:
-        print(json.dumps(report(engine.name, recipe, reader, answer, seconds), ensure_ascii=False))
+        print(json.dumps(report(engine.name, chosen, reader, answer, seconds), ensure_ascii=False))
     else:
-        note(summary(reader))
+        note(summary(reader, chosen))
 
 
 def open_files(names: list[str]) -> Meter:

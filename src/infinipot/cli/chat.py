@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -29,14 +30,17 @@ Files = Annotated[
 def chat(
     file: Files = None,
     model: o.ModelName = DEFAULT_MODEL,
+    recipe: o.RecipeName = "infinipot",
     capacity: o.Capacity = DEFAULT_CAPACITY,
     keep: o.Keep = None,
-    novelty: o.Novelty = 0.5,
+    step: o.Step = None,
+    settings: o.Set = None,
+    novelty: o.Novelty = None,
     catalyst: o.Catalyst = "general",
-    pool: o.Pool = 1,
-    pooling: o.PoolKind = o.PoolingName.mean,
+    pool: o.Pool = None,
+    pooling: o.PoolKind = None,
     opening: o.Opening = 0,
-    settle: o.Settle = True,
+    settle: o.Settle = None,
     format: o.FormatOption = None,
     device: o.Device = "auto",
     dtype: o.Dtype = "auto",
@@ -49,20 +53,30 @@ def chat(
 
     With --json every reply is one JSON document on its own line.
     """
-    config = o.pot_config(capacity, keep, novelty, pool, pooling, opening, settle)
     catalyst_text(catalyst)
     if file and "-" in file:
         raise InputError("chat reads your messages from standard input: give files by name")
     meter = open_files(file) if file else None
-    from infinipot.recipes import Recipe
-
+    method = o.recipe(
+        recipe,
+        settings,
+        capacity=capacity,
+        keep=keep,
+        step=step,
+        opening=opening,
+        settle=settle,
+        catalyst=catalyst,
+        novelty=novelty,
+        pool=pool,
+        pooling=pooling and pooling.value,
+    )
     wanted = o.generation(max_new_tokens, temperature, seed)
     engine = o.open_engine(model, device, dtype)
-    recipe = Recipe(config=config, catalyst=catalyst, format=format.value if format else engine.format)
-    reader = engine.reader(recipe)
+    chosen = replace(method, format=format.value if format else engine.format)
+    reader = engine.reader(chosen)
     if meter is not None:
         watch_reading(reader, meter)
-        note(summary(reader))
+        note(summary(reader, chosen))
     for message in _messages():
         try:
             _reply(reader, reader.chat(message, wanted), as_json)

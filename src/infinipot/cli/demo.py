@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -11,10 +12,9 @@ from infinipot.cli import options as o
 from infinipot.cli.screen import Meter, gigabytes, note, summary, watch_reading
 from infinipot.hf.catalog import DEFAULT_MODEL
 from infinipot.measure import peak_memory_bytes
-from infinipot.tasks.logbook import Fact, Logbook, logbook
+from infinipot.tasks.logbook import Fact, logbook
 
 if TYPE_CHECKING:
-    from infinipot.api import Engine
     from infinipot.reader import Reader
 
 Days = Annotated[int, typer.Option(min=10, help="Length of the logbook; a day is about 52 tokens.")]
@@ -31,34 +31,20 @@ def demo(
     as_json: o.Json = False,
 ) -> None:
     """Read a logbook of some 30,000 tokens in a pot of 2,048 entries and find the facts in it."""
-    config = o.pot_config(capacity)
-    from infinipot.recipes import Recipe
-
+    recipes = [o.recipe(name, capacity=capacity) for name in ("infinipot", "truncate")]
     book = logbook(days, seed or 0)
     engine = o.open_engine(model, device, dtype)
-    recipe = Recipe(config=config, format=engine.format)
-    reader = engine.reader(recipe)
+    reader, short = (engine.reader(replace(recipe, format=engine.format)) for recipe in recipes)
     if not as_json:
         note(f"a logbook of {len(book.text):,} characters; {len(book.facts)} facts hidden in it")
     watch_reading(reader, Meter([book.text], len(book.text)))
-    short = truncated(engine, recipe, book)
+    short.read(book.text)
     rows = [_row(fact, reader, short) for fact in book.facts]
     costs = _costs(reader)
     if as_json:
         print(json.dumps({"model": model, "facts": rows, **costs}, ensure_ascii=False))
     else:
         _show(rows, costs, reader, model)
-
-
-def truncated(engine: Engine, recipe: Any, book: Logbook) -> Reader:
-    """Return a reader that saw only what fits: the first and the last half of the capacity."""
-    reader: Reader = engine.reader(recipe)
-    ids = engine.tokenizer.encode(book.text)
-    room = recipe.config.capacity - len(reader.catalyst) - len(reader.frame.opening) - 2 * ANSWER_TOKENS - 40
-    kept = ids if len(ids) <= room else ids[: room // 2] + ids[-(room // 2) :]
-    for _ in reader.reading_tokens([kept]):
-        pass
-    return reader
 
 
 def _row(fact: Fact, reader: Reader, short: Reader) -> dict[str, Any]:

@@ -7,7 +7,7 @@ import sys
 import typer
 
 from infinipot import __version__
-from infinipot.cli import ask, chat, demo, models
+from infinipot.cli import ask, chat, demo, models, recipes
 from infinipot.errors import InfiniPotError
 
 app = typer.Typer(
@@ -20,6 +20,7 @@ app = typer.Typer(
 app.command("ask")(ask.ask)
 app.command("chat")(chat.chat)
 app.command("demo")(demo.demo)
+app.command("recipes")(recipes.recipes)
 app.add_typer(models.app, name="models")
 
 

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 from enum import StrEnum
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-
-from infinipot.config import DEFAULT_CAPACITY, PotConfig
 
 if TYPE_CHECKING:
     from infinipot.api import Engine
     from infinipot.reader import Generation
+    from infinipot.recipes import Recipe
 
 MODEL = "Model and pot"
 ANSWER = "Answer"
@@ -42,8 +41,26 @@ Keep = Annotated[
     int | None,
     typer.Option(help="Entries left after a distillation.", show_default="half", rich_help_panel=MODEL),
 ]
+Step = Annotated[
+    int | None,
+    typer.Option(
+        help="Entries dropped at a time; another way to say --keep.",
+        show_default="the recipe's",
+        rich_help_panel=MODEL,
+    ),
+]
+RecipeName = Annotated[
+    str, typer.Option("--recipe", "-r", help="Method; `infinipot recipes` lists them.", rich_help_panel=MODEL)
+]
+Set = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--set", metavar="NAME=VALUE", help="Setting of the recipe, e.g. heavy=64.", rich_help_panel=MODEL
+    ),
+]
 Novelty = Annotated[
-    float, typer.Option(help="Share of kept entries chosen by novelty.", rich_help_panel=MODEL)
+    float | None,
+    typer.Option(help="Share of kept entries chosen by novelty.", show_default="0.5", rich_help_panel=MODEL),
 ]
 Catalyst = Annotated[
     str,
@@ -54,16 +71,23 @@ Catalyst = Annotated[
     ),
 ]
 Pool = Annotated[
-    int, typer.Option(help="Neighbouring slots whose scores are pooled; 1 = off.", rich_help_panel=MODEL)
+    int | None,
+    typer.Option(
+        help="Neighbouring slots whose scores are pooled.", show_default="1 = off", rich_help_panel=MODEL
+    ),
 ]
 PoolKind = Annotated[
-    PoolingName, typer.Option("--pooling", help="How they are pooled.", rich_help_panel=MODEL)
+    PoolingName | None,
+    typer.Option("--pooling", help="How they are pooled.", show_default="mean", rich_help_panel=MODEL),
 ]
 Opening = Annotated[int, typer.Option(help="First slots that are never dropped.", rich_help_panel=MODEL)]
 Settle = Annotated[
-    bool,
+    bool | None,
     typer.Option(
-        "--settle/--no-settle", help="Distil the last chunk before a question.", rich_help_panel=MODEL
+        "--settle/--no-settle",
+        help="Distil the last chunk before a question.",
+        show_default="the recipe's",
+        rich_help_panel=MODEL,
     ),
 ]
 FormatOption = Annotated[
@@ -95,17 +119,13 @@ def open_engine(name: str, device: str, dtype: str) -> Engine:
     return open_engine(name, device, dtype, on_pull=draw_pull)
 
 
-def pot_config(
-    capacity: int = DEFAULT_CAPACITY,
-    keep: int | None = None,
-    novelty: float = 0.5,
-    pool: int = 1,
-    pooling: PoolingName = PoolingName.mean,
-    opening: int = 0,
-    settle: bool = True,
-) -> PotConfig:
-    """Check the sizes before anything is loaded."""
-    return PotConfig(capacity, keep, novelty, pool, pooling.value, opening, settle)
+def recipe(name: str, settings: list[str] | None = None, **options: Any) -> Recipe:
+    """Check the method, its sizes and settings before anything is loaded."""
+    from infinipot.recipes import Recipe, find, parse_knob
+
+    method = find(name)
+    options |= dict(parse_knob(text, method) for text in settings or [])
+    return Recipe.named(name, **options)
 
 
 def generation(max_new_tokens: int, temperature: float, seed: int | None) -> Generation:

@@ -10,6 +10,7 @@ from infinipot.measure import peak_memory_bytes
 
 if TYPE_CHECKING:
     from infinipot.reader import Progress, Reader
+    from infinipot.recipes import Recipe
 
 
 class Meter:
@@ -47,18 +48,21 @@ def watch_reading(reader: Reader, meter: Meter, label: str = "reading") -> None:
 
 
 def _state(step: Progress, device: str) -> str:
+    pot = f"pot {step.fill:,}/{step.capacity:,}" if step.capacity else f"cache {step.fill:,}, growing"
     return (
         f"{step.tokens_read:,} tokens  {rate(step):,.0f}/s  {step.cycles} cycles  "
-        f"pot {step.fill:,}/{step.capacity:,}  {gigabytes(peak_memory_bytes(device))}"
+        f"{pot}  {gigabytes(peak_memory_bytes(device))}"
     )
 
 
-def summary(reader: Reader) -> str:
-    """One line about what was read."""
+def summary(reader: Reader, recipe: Recipe | None = None) -> str:
+    """One line about what was read, and what the reader of it must know of the recipe."""
     step, peak = reader.progress(), peak_memory_bytes(str(reader.model.device))
+    pot = f"pot of {step.capacity:,} entries" if step.capacity else f"{step.fill:,} entries, not bounded"
     return (
         f"{step.tokens_read:,} tokens read in {step.seconds:.1f} s ({rate(step):,.0f}/s), "
-        f"{step.cycles} cycles, pot of {step.capacity:,} entries, peak memory {gigabytes(peak)}"
+        f"{step.cycles} cycles, {pot}, peak memory {gigabytes(peak)}"
+        + (f"; {recipe.method.name}: {recipe.note}" if recipe and recipe.note else "")
     )
 
 

@@ -2,8 +2,8 @@
 
 Serves models with and without a pot: without padding it is lower-right causal
 and needs no mask at all; with padding, packing or a static cache it uses the
-mask transformers builds. When a pot is being watched, the catalyst's scores
-are taken on the way. No model code is patched.
+mask transformers builds. What the pot wants to know of the attention is taken
+on the way. No model code is patched.
 """
 
 from __future__ import annotations
@@ -14,9 +14,8 @@ from torch import Tensor, nn
 from transformers import AttentionInterface, AttentionMaskInterface
 from transformers.masking_utils import sdpa_mask
 
-from infinipot.attention import attend, attend_masked
-from infinipot.pot import Pot, PotLayer
-from infinipot.scores import catalyst_score
+from infinipot.attention import attend, attend_grouped, attend_masked
+from infinipot.pot import Pot
 
 NAME = "infinipot"
 
@@ -33,16 +32,18 @@ def infinipot_attention(
     pot: Pot | None = None,
     **_: Any,
 ) -> tuple[Tensor, None]:
-    """Attention output [B, Q, Hq, Dv]; leaves the catalyst's score in the pot's layer when it is watched."""
+    """Attention output [B, Q, Hq, Dv]; shows queries and keys to the pot, if there is one."""
     scale = query.shape[-1] ** -0.5 if scaling is None else scaling
-    if attention_mask is None:
-        out = attend(query, key, value, scale, sliding_window, softcap)
-    else:
+    index = int(getattr(module, "layer_idx", 0))
+    if attention_mask is not None:
         out = attend_masked(query, key, value, scale, attention_mask, softcap)
-    if pot is not None and pot.watch:
-        layer = pot.layers[int(module.layer_idx)]  # type: ignore[arg-type]  # an int on every attention module
-        if isinstance(layer, PotLayer):
-            layer.score = catalyst_score(query[:, :, -pot.watch :], key, scale, softcap)
+    elif pot is not None and pot.grouped(index):
+        rotation, manner = pot.layers[index].rotation, pot.manner
+        out = attend_grouped(query, key, value, scale, rotation, manner.group, manner.window, softcap)
+    else:
+        out = attend(query, key, value, scale, sliding_window, softcap)
+    if pot is not None:
+        pot.observe(index, query, key, scale, softcap)
     return out.transpose(1, 2).contiguous(), None
 
 

@@ -7,7 +7,8 @@ from typing import Any
 from torch import Tensor
 from transformers.cache_utils import Cache, CacheLayerMixin
 
-from infinipot.pot import Pot, WindowLayer
+from infinipot.layers import WindowLayer
+from infinipot.pot import Pot
 
 
 class PotCache(Cache):  # type: ignore[misc]  # transformers is untyped
@@ -50,4 +51,4 @@ class _Layer(CacheLayerMixin):  # type: ignore[misc]
         return self.pot.fill
 
     def get_max_length(self) -> int:
-        return self.pot.capacity
+        return -1 if self.pot.manner.grows else self.pot.capacity

@@ -24,9 +24,11 @@ def generate_inputs(reader: Reader, question: str, max_new_tokens: int = 128) ->
     It writes into a fork of the pot: the reader stays as it is.
     """
     model = reader.model
-    if isinstance(model, HFModel) and moves_within(model.decoder, model.config, reader.config.capacity):
+    if reader.manner.positions != "reset" or reader.manner.distil == "prompt":
+        raise ConfigError("generate() cannot follow this recipe's positions: use reader.ask()")
+    if isinstance(model, HFModel) and moves_within(model.decoder, model.config, reader.pot.reach):
         raise ConfigError(
-            f"this model's RoPE changes within {reader.config.capacity} positions and generate() cannot "
+            f"this model's RoPE changes within {reader.pot.reach} positions and generate() cannot "
             "hold it still: use reader.ask(), or a smaller capacity"
         )
     reader = reader.fork()

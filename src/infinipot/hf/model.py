@@ -13,11 +13,12 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from infinipot.config import Manner
 from infinipot.errors import ConfigError, InfiniPotError, ModelError
 from infinipot.hf import attention
 from infinipot.hf.cache import PotCache
 from infinipot.hf.rope import frequencies, still
-from infinipot.pot import LayerSpec, Pot
+from infinipot.pot import DEFAULT_MANNER, LayerSpec, Pot
 from infinipot.rope import Rotation
 
 PROBE_STEPS = 7
@@ -50,22 +51,30 @@ class HFModel:
             return [width] * self.config.num_hidden_layers
         return [width if kind == "sliding_attention" else None for kind in kinds]
 
-    def new_pot(self, capacity: int, keep: int) -> Pot:
+    def new_pot(self, capacity: int, keep: int, manner: Manner = DEFAULT_MANNER) -> Pot:
         """Return an empty pot with this model's layers."""
         windows = self.windows()
-        if all(width is not None and width < capacity for width in windows):
+        if not manner.grows and all(width is not None and width < capacity for width in windows):
             raise ConfigError(
                 f"every layer of this model sees only {max(filter(None, windows))} tokens back, so a pot of "
                 f"{capacity} would never be distilled: use --capacity {max(filter(None, windows))} or less"
             )
-        specs = zip(frequencies(self.decoder, self.config, capacity), windows, strict=True)
-        return Pot([LayerSpec(found, width) for found, width in specs], capacity, keep)
+        # Positions that run on may reach the end of what the model was trained for, and pass it.
+        runs_on = manner.grows or manner.positions == "kept"
+        reach = max(capacity, self.config.max_position_embeddings) if runs_on else capacity
+        specs = zip(frequencies(self.decoder, self.config, reach), windows, strict=True)
+        pot = Pot([LayerSpec(found, width) for found, width in specs], capacity, keep, manner)
+        pot.reach = reach
+        return pot
 
     @torch.no_grad()
     def forward(self, tokens: Tensor, pot: Pot) -> Tensor:
         """Write tokens [B, n] into the pot and return their hidden states [B, n, H]."""
-        with still(self.decoder, self.config, pot.capacity):
-            out = self.decoder(input_ids=tokens, past_key_values=PotCache(pot), use_cache=True, pot=pot)
+        places = pot.position + torch.arange(tokens.shape[1], device=tokens.device)[None]
+        with still(self.decoder, self.config, pot.reach):
+            out = self.decoder(
+                input_ids=tokens, position_ids=places, past_key_values=PotCache(pot), use_cache=True, pot=pot
+            )
         hidden: Tensor = out.last_hidden_state
         return hidden
 

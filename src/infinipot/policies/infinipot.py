@@ -9,14 +9,20 @@ import torch
 from torch import Tensor
 
 from infinipot.config import Pooling
-from infinipot.policy import Need, ScoredPolicy
-from infinipot.pot import Evidence
+from infinipot.errors import ConfigError
+from infinipot.policy import ScoredPolicy
+from infinipot.pot import Evidence, Need
 from infinipot.scores import pool
 
 
 @dataclass(frozen=True)
 class InfiniPot(ScoredPolicy):
-    """The most novel slots first, the rest by the catalyst's attention (section 3.3.3)."""
+    """The most novel slots first, the rest by the catalyst's attention (section 3.3.3).
+
+    novelty   alpha, the share of the budget given to the most novel slots.
+    pool      average or take the maximum of the catalyst score over this many
+              neighbouring slots; 1 is off, as in the paper.
+    """
 
     paper: ClassVar[str] = "InfiniPot (EMNLP 2024), equations 2 and 4, Appendix B"
     deviations: ClassVar[str] = (
@@ -27,6 +33,14 @@ class InfiniPot(ScoredPolicy):
     novelty: float = 0.5
     pool: int = 1
     pooling: Pooling = "mean"
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.novelty <= 1:
+            raise ConfigError(f"novelty is {self.novelty:g}; use a share between 0 and 1")
+        if self.pool < 1 or self.pool % 2 == 0:
+            raise ConfigError(f"pool is {self.pool}; use an odd number of slots, or 1 for no pooling")
+        if self.pooling not in ("mean", "max"):
+            raise ConfigError(f"pooling is '{self.pooling}'; use mean or max")
 
     @property
     def needs(self) -> frozenset[Need]:

@@ -1,6 +1,7 @@
 """The pot against plain transformers and against the slow float64 oracle, on every family."""
 
 import copy
+from functools import partial
 
 import pytest
 import torch
@@ -14,8 +15,10 @@ from infinipot.hf.model import HFModel
 from infinipot.hf.rope import still
 from infinipot.policies.infinipot import InfiniPot
 from infinipot.reader import Reader
+from infinipot.recipes import Recipe
 from infinipot.testing import ByteTokenizer
-from oracle import SlowInfiniPot
+from oracle import SlowPot
+from slow_policies import infinipot
 
 EVERY = sorted(FAMILIES)
 
@@ -79,26 +82,26 @@ def test_entries_never_exceed_capacity(family: str) -> None:
 @pytest.mark.parametrize("share", [0.5, 0.0, 1.0])
 def test_cycles_equal_the_slow_float64_reference(family: str, share: float) -> None:
     model = potted(family, torch.float64)
-    pot_config = PotConfig(24, 10, novelty=share)
+    pot_config = PotConfig(24, 10)
     catalyst = tokens(5, seed=9)[0].tolist()
     reader = Reader(model, ByteTokenizer(), InfiniPot(novelty=share), pot_config, catalyst="x y")
     if share < 1:
         reader.catalyst = catalyst
-    slow = SlowInfiniPot(model.model, 24, 10, share)
+    slow = SlowPot(model.model)
     ids = tokens(60)[0].tolist()
     size = 24 - len(reader.catalyst)
     while len(ids) > size - reader.pot.fill:
         count = size - reader.pot.fill
         chunk, ids = ids[:count], ids[count:]
         reader._write(chunk, distil=True)
-        with torch.no_grad():
-            slow.cycle(chunk, reader.catalyst)
+        slow.read(chunk)
+        heard = slow.ask_catalyst(reader.catalyst) if reader.catalyst else None
+        slow.keep(partial(infinipot, slow, budget=10, catalyst=heard, novelty=share))
         for index, layer in enumerate(reader.pot.pot_layers):
             for head in range(layer.keys.shape[1]):
-                assert layer.source[0, head, :10].tolist() == [e.source for e in slow.entries[index][head]]
+                assert layer.source[0, head, :10].tolist() == slow.sources(index, head)
     hidden = reader._write(ids)
-    with torch.no_grad():
-        wanted = slow.read(ids)
+    wanted = slow.read(ids)
     assert reader.pot.cycles >= 3
     torch.testing.assert_close(model.logits(hidden)[0, -1], wanted, atol=2e-5, rtol=1e-4)
     for index, layer in enumerate(
@@ -157,22 +160,23 @@ def test_two_pots_of_one_model_may_have_different_regimes() -> None:
     assert torch.equal(run(model, beside, ids), first)
 
 
-def test_a_model_that_hides_its_attention_is_refused() -> None:
+@pytest.mark.parametrize("name", ["infinipot", "ccd", "h2o", "tova"])
+def test_a_model_that_hides_its_attention_is_refused(name: str) -> None:
     model = potted("llama-2")
-    reader = Reader(model, ByteTokenizer(), InfiniPot(), PotConfig(64), catalyst="a b")
+    reader = Recipe.named(name, capacity=64, catalyst="a b").reader(model, ByteTokenizer())
     reader.model.forward = lambda ids, pot: HFModel.forward(model, ids, _Blind(pot))
     with pytest.raises(ModelError, match="does not show its attention"):
         reader.read("x" * 100)
 
 
 class _Blind:
-    """A pot whose catalyst nobody watches, as when a model drops the keyword on its way."""
+    """A pot to which nobody shows attention, as when a model drops the keyword on its way."""
 
     def __init__(self, pot) -> None:
         self.pot = pot
 
     def __getattr__(self, name: str):
-        return 0 if name == "watch" else getattr(self.pot, name)
+        return (lambda *_: None) if name == "observe" else getattr(self.pot, name)
 
 
 def test_an_architecture_without_rope_is_refused_in_one_line() -> None:

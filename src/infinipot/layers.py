@@ -1,0 +1,243 @@
+"""The slots of one attention layer: a pot that is distilled, or a window that forgets by itself.
+
+Slot i of a pot layer holds a key, a value and columns beside them (where in the
+text it came from, how novel it was, how much attention it received); `keep`
+moves the chosen slots to the front and turns their keys to their new places
+(CR-RoPE, section 3.5). Knows nothing of models, text or policies.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from infinipot.errors import PotOverflowError
+from infinipot.rope import Rotation
+from infinipot.scores import received
+
+
+class PotLayer:
+    """The slots of one layer that attends to everything.
+
+    A layer that `grows` takes more memory when it is full instead of refusing; one
+    that does not `reset` leaves every key where it was written.
+    """
+
+    def __init__(
+        self, capacity: int, keep: int, rotation: Rotation, reset: bool = True, grows: bool = False
+    ) -> None:
+        self.capacity, self.keep_most, self.rotation = capacity, keep, rotation
+        self.reset, self.grows = reset, grows
+        self.fill = 0
+        self.tokens = 0  # tokens ever written here, the catalyst's excepted
+        self.anchored = 0  # leading slots that were kept before, so their anchor is not the key itself
+        self.catalyst: Tensor | None = None  # [B, Hkv, S] attention received from the last catalyst
+        self.last: Tensor | None = None  # [B, Hkv, S] attention received from the last tokens
+        self.summed = False  # `running` was observed
+        self.keys = self.values = self.anchors = torch.empty(0)
+        self.written = self.source = self.novelty = self.running = torch.empty(0)
+
+    def _allocate(self, keys: Tensor, values: Tensor) -> None:
+        # Head counts come from the tensors: under tensor parallelism the config's are wrong.
+        batch, heads, _, dim = keys.shape
+        shape, kept = (batch, heads, self.capacity), self.keep_most if self.reset else 0
+        self.keys = keys.new_zeros(*shape, dim)
+        self.values = values.new_zeros(*shape, values.shape[-1])
+        self.anchors = keys.new_zeros(batch, heads, kept, dim)
+        self.written = torch.zeros(batch, heads, kept, dtype=torch.long, device=keys.device)
+        self.source = torch.zeros(shape, dtype=torch.long, device=keys.device)
+        self.novelty = torch.zeros(shape, dtype=torch.float32, device=keys.device)
+        self.running = torch.zeros(shape, dtype=torch.float32, device=keys.device)
+
+    @property
+    def entries(self) -> int:
+        """KV entries held per head."""
+        return self.fill
+
+    def append(self, keys: Tensor, values: Tensor) -> tuple[Tensor, Tensor]:
+        """Write new entries [B, Hkv, n, D] after the last slot; return all keys and values."""
+        if self.keys.numel() == 0:
+            self._allocate(keys, values)
+        count = keys.shape[2]
+        end = self.fill + count
+        if end > self.capacity:
+            self._enlarge(end)
+        self.keys[:, :, self.fill : end] = keys
+        self.values[:, :, self.fill : end] = values
+        self.source[:, :, self.fill : end] = torch.arange(
+            self.tokens, self.tokens + count, device=keys.device
+        )
+        self.novelty[:, :, self.fill : end] = 0
+        self.running[:, :, self.fill : end] = 0
+        self.fill, self.tokens = end, self.tokens + count
+        return self.keys[:, :, :end], self.values[:, :, :end]
+
+    def _enlarge(self, wanted: int) -> None:
+        """Make room for `wanted` slots, and as many again so that this is rare."""
+        if not self.grows:
+            raise PotOverflowError(
+                f"{wanted} entries do not fit a pot of {self.capacity}: use a Reader, which distils in time"
+            )
+        bigger = self.copy(capacity=2 * wanted)
+        for name in (*_COLUMNS, "capacity"):
+            setattr(self, name, getattr(bigger, name))
+
+    def observe(
+        self,
+        queries: Tensor,
+        keys: Tensor,
+        scale: float,
+        softcap: float | None,
+        needs: Collection[str],
+        window: int,
+        catalyst: int,
+    ) -> None:
+        """Take from the attention of queries [B, Hq, Q, D] on all keys what a policy will ask for.
+
+        The last `catalyst` queries are not text: they leave their own score and no other trace.
+        """
+        if catalyst and "catalyst" in needs:
+            self.catalyst = received(queries[:, :, -catalyst:], keys, scale, softcap)[..., :-catalyst]
+        text, end = queries.shape[2] - catalyst, keys.shape[2] - catalyst
+        if not text:
+            return
+        queries, keys = queries[:, :, :text], keys[:, :, :end]
+        if "last" in needs:
+            self.last = received(queries[:, :, -window:], keys, scale, softcap)
+        if "running" in needs:
+            self.summed = True
+            self.running[:, :, :end] += received(queries, keys, scale, softcap)
+
+    def trim(self, count: int) -> None:
+        """Forget the last `count` entries."""
+        self.fill, self.tokens = self.fill - count, self.tokens - count
+
+    def mark(self) -> Any:
+        """Return what `rewind` needs to undo an append."""
+        return self.fill, self.tokens, self.last, self.running[..., : self.fill].clone()
+
+    def rewind(self, mark: Any) -> None:
+        """Forget what was appended since `mark`."""
+        self.fill, self.tokens, self.last, running = mark
+        self.running[..., : self.fill] = running
+
+    def keep(self, slots: Tensor) -> None:
+        """Keep the slots [B, Hkv, n] (sorted) and nothing else; with `reset`, slot i then has position i."""
+        count = slots.shape[-1]
+        if self.reset:
+            anchors, written = self._anchors(slots)
+            places = torch.arange(count, device=slots.device)
+            self.keys[:, :, :count] = self.rotation.back(anchors, written - places)
+            self.anchors[:, :, :count] = anchors
+            self.written[:, :, :count] = written
+            self.anchored = count
+        else:
+            self.keys[:, :, :count] = _pick(self.keys, slots)
+        self.values[:, :, :count] = _pick(self.values, slots)
+        for column in (self.source, self.novelty, self.running):
+            column[:, :, :count] = column.gather(2, slots)
+        self.fill = count
+        self.catalyst, self.last = None, None if self.last is None else self.last.gather(2, slots)
+
+    def _anchors(self, slots: Tensor) -> tuple[Tensor, Tensor]:
+        """Keys as first written, and the positions they were written at."""
+        keys = _pick(self.keys, slots)
+        if self.anchored == 0:
+            return keys, slots
+        old = slots < self.anchored
+        earlier = slots.clamp(max=self.anchored - 1)
+        anchors = torch.where(old[..., None], _pick(self.anchors, earlier), keys)
+        return anchors, torch.where(old, self.written.gather(2, earlier), slots)
+
+    def copy(self, capacity: int | None = None) -> PotLayer:
+        """Return a second pot layer with the same content, larger if so wished."""
+        twin = PotLayer(capacity or self.capacity, self.keep_most, self.rotation, self.reset, self.grows)
+        twin.fill, twin.tokens, twin.anchored = self.fill, self.tokens, self.anchored
+        twin.last, twin.summed = self.last, self.summed  # `last` is replaced, never written
+        if self.keys.numel():
+            twin._allocate(self.keys, self.values)
+            for name, length in _COLUMNS.items():
+                end = self.fill if length == "fill" else self.anchored
+                getattr(twin, name)[:, :, :end] = getattr(self, name)[:, :, :end]
+        return twin
+
+    def tensors(self) -> list[Tensor]:
+        """Every buffer this layer holds."""
+        return [getattr(self, name) for name in _COLUMNS]
+
+
+_COLUMNS = {
+    "keys": "fill",
+    "values": "fill",
+    "source": "fill",
+    "novelty": "fill",
+    "running": "fill",
+    "anchors": "anchored",
+    "written": "anchored",
+}
+
+
+class WindowLayer:
+    """The last `window` - 1 entries of a local layer, exactly; never distilled, only re-based.
+
+    It attends to nothing older, so it needs no pot; but its positions must follow
+    when the pot layers' positions are reset.
+    """
+
+    def __init__(self, window: int, rotation: Rotation) -> None:
+        self.window, self.rotation = window, rotation
+        self.keys = self.values = self.anchors = torch.empty(0)
+        self.turned = torch.empty(0, dtype=torch.long)  # [n] positions each key was moved back since written
+
+    @property
+    def entries(self) -> int:
+        """KV entries held per head."""
+        return self.keys.shape[2] if self.keys.numel() else 0
+
+    def append(self, keys: Tensor, values: Tensor, volatile: int) -> tuple[Tensor, Tensor]:
+        """Return the window's and the new keys and values; remember all but the last `volatile`."""
+        if self.keys.numel() == 0:
+            self.keys = self.anchors = keys[:, :, :0]
+            self.values = values[:, :, :0]
+            self.turned = self.turned.to(keys.device)
+        seen, seen_values = torch.cat((self.keys, keys), 2), torch.cat((self.values, values), 2)
+        end = seen.shape[2] - volatile
+        start = max(0, end - self.window + 1)
+        self.anchors = torch.cat((self.anchors, keys), 2)[:, :, start:end].clone()
+        self.turned = torch.cat((self.turned, self.turned.new_zeros(keys.shape[2])))[start:end]
+        self.keys, self.values = seen[:, :, start:end].clone(), seen_values[:, :, start:end].clone()
+        return seen, seen_values
+
+    def mark(self) -> Any:
+        """Return what `rewind` needs to undo an append: tensors are replaced, never written."""
+        return self.keys, self.values, self.anchors, self.turned
+
+    def rewind(self, mark: Any) -> None:
+        """Forget what was appended since `mark`."""
+        self.keys, self.values, self.anchors, self.turned = mark
+
+    def rebase(self, shift: int) -> None:
+        """Move every key `shift` positions back."""
+        self.turned = self.turned + shift
+        self.keys = self.rotation.back(self.anchors, self.turned.expand(self.anchors.shape[:-1]))
+
+    def copy(self) -> WindowLayer:
+        """Return a second window with the same content."""
+        twin = WindowLayer(self.window, self.rotation)
+        twin.rewind(self.mark())
+        return twin
+
+    def tensors(self) -> list[Tensor]:
+        """Every buffer this layer holds."""
+        return [self.keys, self.values, self.anchors, self.turned]
+
+
+def _pick(tensor: Tensor, slots: Tensor) -> Tensor:
+    """Rows of [B, Hkv, S, D] at slots [B, Hkv, n]: whole rows, several times faster than a gather."""
+    batch, heads, length, dim = tensor.shape
+    starts = torch.arange(0, batch * heads * length, length, device=slots.device).view(batch, heads, 1)
+    rows = tensor.view(-1, dim).index_select(0, (slots + starts).view(-1))
+    return rows.view(*slots.shape, dim)

@@ -1,0 +1,29 @@
+"""Continual Context Distillation with neither catalyst nor novelty: the paper's starting point."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from torch import Tensor
+
+from infinipot.policy import ScoredPolicy
+from infinipot.pot import Evidence, Need
+
+
+@dataclass(frozen=True)
+class LastToken(ScoredPolicy):
+    """The slots to which the last token attends most, head by head (section 3.4, "CCD")."""
+
+    paper: ClassVar[str] = "InfiniPot (EMNLP 2024), sections 3.2 and 3.4"
+    deviations: ClassVar[str] = "grouped query heads are averaged"
+
+    @property
+    def needs(self) -> frozenset[Need]:
+        """The last token's attention."""
+        return frozenset({"last"})
+
+    def score(self, evidence: Evidence, budget: int) -> Tensor:  # noqa: ARG002  any budget
+        """Attention received from the last token."""
+        assert evidence.last is not None
+        return evidence.last

@@ -1,0 +1,46 @@
+"""Heavy-Hitter Oracle: the slots that received most attention over their whole life, and the recent ones."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import torch
+from torch import Tensor
+
+from infinipot.errors import ConfigError
+from infinipot.policy import ScoredPolicy
+from infinipot.pot import Evidence, Need
+
+
+@dataclass(frozen=True)
+class H2O(ScoredPolicy):
+    """Keeps `heavy` slots by attention summed over all queries so far, and the latest for the rest."""
+
+    paper: ClassVar[str] = "H2O, Zhang et al. 2023 (arXiv:2306.14048)"
+    deviations: ClassVar[str] = (
+        "the four heavy hitters of InfiniPot's run are the default, H2O's own half and half is "
+        "--set heavy=N; grouped query heads are averaged; a question enters at once, not token by token"
+    )
+
+    heavy: int = 4
+
+    def __post_init__(self) -> None:
+        if self.heavy < 0:
+            raise ConfigError(f"heavy is {self.heavy}; use 0 or more")
+
+    @property
+    def needs(self) -> frozenset[Need]:
+        """Attention of every query so far."""
+        return frozenset({"running"})
+
+    @property
+    def least(self) -> int:
+        """The heavy hitters and one recent slot."""
+        return self.heavy + 1
+
+    def score(self, evidence: Evidence, budget: int) -> Tensor:
+        """Running attention; the latest slots above all."""
+        assert evidence.running is not None
+        latest = max(0, budget - self.heavy - evidence.opening)
+        return evidence.running.masked_fill(evidence.ends(0, latest), torch.inf)

@@ -1,0 +1,54 @@
+"""SirLLM: the most surprising tokens, the same for all layers and heads."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import torch
+from torch import Tensor
+
+from infinipot.errors import ConfigError
+from infinipot.policy import ScoredPolicy
+from infinipot.pot import Evidence, Need
+
+
+@dataclass(frozen=True)
+class SirLLM(ScoredPolicy):
+    """Keeps the first `sinks`, the latest `recent` and the most surprising slots.
+
+    A slot's surprise is multiplied by `decay` at every distillation it survives.
+    """
+
+    paper: ClassVar[str] = "SirLLM, Yao et al. 2024 (ACL 2024)"
+    deviations: ClassVar[str] = "runs inside the CCD pipeline, as in InfiniPot's tables"
+
+    sinks: int = 4
+    recent: int = 0
+    decay: float = 1.0
+
+    def __post_init__(self) -> None:
+        if self.sinks < 0 or self.recent < 0:
+            raise ConfigError(f"sinks is {self.sinks} and recent is {self.recent}; use 0 or more")
+        if not 0 < self.decay <= 1:
+            raise ConfigError(f"decay is {self.decay:g}; use more than 0 and at most 1")
+
+    @property
+    def needs(self) -> frozenset[Need]:
+        """-log p of every token when it was read."""
+        return frozenset({"novelty"})
+
+    @property
+    def least(self) -> int:
+        """The ends and one slot between them."""
+        return self.sinks + self.recent + 1
+
+    def score(self, evidence: Evidence, budget: int) -> Tensor:
+        """Stored surprise; the ends above all."""
+        first = min(self.sinks, budget - evidence.recent)
+        latest = min(self.recent, budget - max(first, evidence.opening))
+        return evidence.novelty.masked_fill(evidence.ends(first, latest), torch.inf)
+
+    def aged(self, novelty: Tensor) -> Tensor:
+        """Kept slots fade."""
+        return novelty * self.decay

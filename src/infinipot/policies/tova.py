@@ -1,0 +1,31 @@
+"""Token Omission Via Attention: the last token's attention, the same tokens for all heads of a layer."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from torch import Tensor
+
+from infinipot.policy import ScoredPolicy
+from infinipot.pot import Evidence, Need
+
+
+@dataclass(frozen=True)
+class Tova(ScoredPolicy):
+    """The slots to which the last token attends most, averaged over all heads of the layer."""
+
+    paper: ClassVar[str] = "TOVA, Oren et al. 2024 (arXiv:2401.06104)"
+    deviations: ClassVar[str] = (
+        "drops many slots at a time, inside the CCD pipeline, as in InfiniPot's tables; --step 1 drops one"
+    )
+
+    @property
+    def needs(self) -> frozenset[Need]:
+        """The last token's attention."""
+        return frozenset({"last"})
+
+    def score(self, evidence: Evidence, budget: int) -> Tensor:  # noqa: ARG002  any budget
+        """Attention received from the last token, one value for all heads."""
+        assert evidence.last is not None
+        return evidence.last.mean(1, keepdim=True).expand_as(evidence.last)

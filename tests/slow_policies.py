@@ -1,0 +1,63 @@
+"""Each policy's choice for one layer and head, in plain Python lists, as its paper says it."""
+
+from __future__ import annotations
+
+from oracle import Entry, SlowPot, best
+
+
+def infinipot(pot: SlowPot, layer: int, head: int, held: list[Entry], budget: int, catalyst, novelty=0.5):
+    """T most novel first, then the best by catalyst score (section 3.3.3)."""
+    everything = list(range(len(held)))
+    novel = best([e.novelty for e in held], round(novelty * budget), everything)
+    rest = [i for i in everything if i not in novel]
+    score = catalyst[layer][head] if catalyst else [0.0] * len(held)
+    return sorted(novel + best(score, budget - len(novel), rest))
+
+
+def ccd(pot: SlowPot, layer: int, head: int, held: list[Entry], budget: int, catalyst):
+    return sorted(best(pot.received(layer, head, 1), budget, list(range(len(held)))))
+
+
+def tova(pot: SlowPot, layer: int, head: int, held: list[Entry], budget: int, catalyst):
+    rows = [pot.received(layer, other, 1) for other in range(pot.kv_heads)]
+    mean = [sum(row[i] for row in rows) / len(rows) for i in range(len(held))]
+    return sorted(best(mean, budget, list(range(len(held)))))
+
+
+def streaming(pot: SlowPot, layer: int, head: int, held: list[Entry], budget: int, catalyst, sinks=4):
+    return [*range(sinks), *range(len(held) - (budget - sinks), len(held))]
+
+
+def h2o(pot: SlowPot, layer: int, head: int, held: list[Entry], budget: int, catalyst, heavy=4):
+    recent = list(range(len(held) - (budget - heavy), len(held)))
+    older = list(range(len(held) - (budget - heavy)))
+    return sorted(best([e.running for e in held], heavy, older) + recent)
+
+
+def sirllm(pot, layer, head, held, budget, catalyst, sinks=4, recent=0, decay=1.0):
+    ends = [*range(sinks), *range(len(held) - recent, len(held))]
+    between = [i for i in range(len(held)) if i not in ends]
+    chosen = sorted(ends + best([e.novelty for e in held], budget - len(ends), between))
+    for i in chosen:
+        held[i].novelty *= decay
+    return chosen
+
+
+def snapkv(pot, layer, head, held, budget, catalyst, window=32, kernel=7, pooling="max"):
+    past = len(held) - window
+    score = pot.received(layer, head, window)[:past]
+    reach = kernel // 2
+    around = [score[max(0, i - reach) : i + reach + 1] for i in range(past)]
+    pooled = [max(some) if pooling == "max" else sum(some) / kernel for some in around]
+    return sorted(best(pooled, budget - window, list(range(past)))) + list(range(past, len(held)))
+
+
+SLOW = {
+    "infinipot": infinipot,
+    "ccd": ccd,
+    "tova": tova,
+    "streaming-llm": streaming,
+    "h2o": h2o,
+    "sirllm": sirllm,
+    "snapkv": snapkv,
+}
