@@ -5,8 +5,9 @@ PYTHON ?= python3
 VENV   ?= .venv
 BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.ready
+ORACLE ?= .oracle
 
-.PHONY: setup demo test lint types fast bench clean
+.PHONY: setup demo test lint types fast bench oracle clean
 
 setup: $(STAMP)
 
@@ -39,5 +40,13 @@ bench: setup  ## the figures of the README that need no GPU
 	$(BIN)/python benchmarks/reading.py
 	$(BIN)/python benchmarks/memory.py
 
+$(ORACLE)/.ready: oracle/requirements.txt
+	$(PYTHON) -m venv $(ORACLE)
+	$(ORACLE)/bin/python -m pip install --quiet -r oracle/requirements.txt
+	touch $@
+
+oracle: setup $(ORACLE)/.ready  ## do we keep what kvpress keeps? needs its own environment, 1.4 GB
+	$(BIN)/python oracle/compare.py --kvpress $(ORACLE)/bin/python --out docs/results/kvpress-agreement.json
+
 clean:
-	rm -rf $(VENV)
+	rm -rf $(VENV) $(ORACLE)

@@ -49,7 +49,7 @@ class Method:
         """What is bounded, in words."""
         if self.bounded:
             return "memory"
-        return "memory after the prompt" if self.policy else "nothing"
+        return "nothing until the prompt ends" if self.policy else "nothing"
 
     @property
     def needs(self) -> str:

@@ -212,7 +212,7 @@ def test_a_hurried_result_says_so() -> None:
     assert "note" not in Recipe.named("h2o").describe()
     assert Recipe.named("h2o", step=64).describe()["note"] == "drops 64 entries at a time instead of one"
     assert Recipe.named("full").describe()["note"] == "bounds nothing"
-    assert Recipe.named("snapkv").describe()["note"] == "bounds memory after the prompt"
+    assert Recipe.named("snapkv").describe()["note"] == "bounds nothing until the prompt ends"
     assert "not read" in Recipe.named("truncate").describe()["note"]
 
 
