@@ -192,7 +192,7 @@ METHODS = (
         "The whole text in a cache that grows with it",
         "one pass per 4,096 tokens; attention grows with the square of the length",
         manner=GROWS,
-        paper="plain attention",
+        paper="Plain attention",
         deviations="longrope and dynamic RoPE are held at the regime of the model's whole window",
     ),
     Method(

@@ -35,15 +35,30 @@ def _show_all(chosen: list[Method]) -> None:
     from rich.console import Console
     from rich.table import Table
 
-    table = Table(box=None, header_style="bold", pad_edge=False)
-    for heading in ("RECIPE", "BOUNDS", "KEEPS", "CHOOSES BY"):
-        table.add_column(heading)
-    for method in chosen:
-        bounds = method.bounds if method.bounded else f"[yellow]{method.bounds}[/yellow]"
-        table.add_row(f"[bold]{method.name}[/bold]", bounds, method.summary, method.needs)
     console = Console()
-    console.print(table)
-    console.print("\ninfinipot recipes NAME shows settings, cost, paper and known deviations.", style="dim")
+    for heading, bounded in (("MEMORY IS BOUNDED", True), ("MEMORY GROWS WITH THE TEXT", False)):
+        table = Table(box=None, show_header=False, pad_edge=False, title_justify="left", title=heading)
+        table.title_style = "bold" if bounded else "bold yellow"
+        table.add_column(style="bold", no_wrap=True)
+        table.add_column()
+        for method in chosen:
+            if method.bounded == bounded:
+                table.add_row(method.name, _lines(method))
+        console.print(table)
+    console.print("See infinipot recipes NAME for one with its settings.", style="dim")
+
+
+def _lines(method: Method) -> str:
+    stated = method.describe()
+    drops = f", {stated['drops at a time']} at a time" if stated["drops at a time"] else ""
+    facts = [
+        "" if method.bounded else f"Bounds {stated['bounds']}",
+        f"Needs {stated['needs']}{drops}",
+        f"Cost: {stated['cost']}",
+        stated["paper"],
+        f"Differs: {stated['deviations']}",
+    ]
+    return f"{method.summary}.\n[dim]{'. '.join(filter(None, facts))}.[/dim]\n"
 
 
 def _show_one(method: Method) -> None:
