@@ -118,16 +118,21 @@ def attend_grouped(
     far_keys = rotation.back(keys, (places - places // group).expand(keys.shape[:-1]))
     parts = []
     for start in range(0, new, ROWS // 4):
-        rows = queries[:, :, start : start + ROWS // 4]
-        at = seen - new + start + torch.arange(rows.shape[2], device=keys.device)
+        rows = queries[:, :, start : start + ROWS // 4] * scale
+        first, end = seen - new + start, seen - new + start + rows.shape[2]  # positions of these queries
+        at = torch.arange(first, end, device=keys.device)
         shift = at - (at // group + window - window // group)  # negative only where nothing is that far
         far_rows = rotation.back(rows, shift.clamp(min=0).expand(rows.shape[:-1]))
-        near = softcapped(_logits(rows, keys) * scale, softcap)
-        far = softcapped(_logits(far_rows, far_keys) * scale, softcap)
-        logits = torch.where(at[:, None] - places < window, near, far)
+        # Keys before `low` are far for all of these queries, from `high` on near for all: no product twice.
+        low, high = max(0, first - window + 1), max(0, end - window)
+        far = _logits(far_rows, far_keys[:, :, :high])
+        near = _logits(rows, keys[:, :, low:end])
+        mixed = at[:, None] - places[low:high] >= window
+        near[..., : high - low] = torch.where(mixed, far[..., low:], near[..., : high - low])
+        logits = softcapped(torch.cat((far[..., :low], near), dim=-1), softcap)
         logits = logits.to(torch.promote_types(logits.dtype, torch.float32))
-        share = logits.masked_fill(places > at[:, None], float("-inf")).softmax(-1).to(values.dtype)
-        parts.append(share @ values[:, :, None])
+        share = logits.masked_fill_(places[:end] > at[:, None], float("-inf")).softmax(-1).to(values.dtype)
+        parts.append(share @ values[:, :, None, :end])
     return torch.cat(parts, dim=3).reshape(batch, heads, new, -1)
 
 

@@ -2,7 +2,8 @@ import pytest
 import torch
 
 from infinipot import attention
-from infinipot.attention import attend, attend_masked
+from infinipot.attention import attend, attend_grouped, attend_masked
+from infinipot.rope import Rotation
 
 
 def slow_attention(queries, keys, values, scale, window=None, softcap=None):
@@ -43,3 +44,32 @@ def test_explicit_masks_are_obeyed_and_empty_rows_are_finite() -> None:
     wanted = logits.softmax(-1) @ wide[1]
     assert found.isfinite().all()
     torch.testing.assert_close(found[1], wanted[1], atol=1e-6, rtol=1e-5)
+
+
+@pytest.mark.parametrize("softcap", [None, 4.0])
+@pytest.mark.parametrize(
+    ("new", "seen", "window", "group"), [(300, 400, 50, 3), (7, 40, 8, 2), (1, 9, 100, 2)]
+)
+def test_grouped_attention_is_self_extend(new: int, seen: int, window: int, group: int, softcap) -> None:
+    """Each pair of tokens on its own: near by true distance, far in groups."""
+    frequencies = 10000.0 ** (-torch.arange(0, 8, 2, dtype=torch.float64) / 8)
+    bare_q, bare_k = torch.randn(2, 6, new, 8).double(), torch.randn(2, 2, seen, 8).double()
+    values = torch.randn(2, 2, seen, 5).double()
+    old = seen - new
+
+    def turned(x: torch.Tensor, places: torch.Tensor) -> torch.Tensor:
+        angle = places[:, None] * frequencies
+        a, b = x.chunk(2, -1)
+        return torch.cat((a * angle.cos() - b * angle.sin(), b * angle.cos() + a * angle.sin()), -1)
+
+    at, places = torch.arange(old, seen), torch.arange(seen)
+    queries, keys = turned(bare_q, at), turned(bare_k, places)
+    found = attend_grouped(queries, keys, values, 0.3, Rotation(frequencies, 1), group, window, softcap)
+    near = queries @ keys.repeat_interleave(3, 1).mT
+    far_q = turned(bare_q, at // group + window - window // group)
+    far = far_q @ turned(bare_k, places // group).repeat_interleave(3, 1).mT
+    logits = torch.where(at[:, None] - places < window, near, far) * 0.3
+    logits = logits if softcap is None else torch.tanh(logits / softcap) * softcap
+    share = logits.masked_fill(places > at[:, None], -torch.inf).softmax(-1)
+    wanted = share @ values.repeat_interleave(3, 1)
+    torch.testing.assert_close(found, wanted, atol=1e-5, rtol=1e-5)
