@@ -63,8 +63,40 @@ def _split(queries: Tensor, keys: Tensor, values: Tensor, scale: float) -> Tenso
     return torch.lerp(fresh, cached.reshape(batch, heads, new, -1), share.to(fresh.dtype))
 
 
+def attend_fixed(
+    queries: Tensor,
+    keys: Tensor,
+    values: Tensor,
+    scale: float,
+    length: Tensor,
+    softcap: float | None = None,
+) -> Tensor:
+    """One new token on the first `length` + 1 of all slots, at shapes that do not depend on the length.
+
+    length [1] lives on the device, so that a captured graph serves every fill. Slots go in
+    pieces, so that few heads still keep a large chip busy.
+    """
+    batch, heads, _, dim = queries.shape
+    kv_heads, slots = keys.shape[1], keys.shape[2]
+    pieces = next(count for count in (16, 8, 4, 2, 1) if slots % count == 0)
+    rows = queries.reshape(batch, kv_heads, 1, heads // kv_heads, dim)
+    split = keys.view(batch, kv_heads, pieces, slots // pieces, dim)
+    logits = softcapped((rows @ split.mT).float() * scale, softcap)  # [B, Hkv, pieces, G, S / pieces]
+    places = torch.arange(slots, device=keys.device).view(pieces, 1, -1)
+    logits = logits.masked_fill(places > length, float("-inf"))
+    top = logits.amax((2, 4), keepdim=True)
+    share = (logits - top).exp_()
+    total = share.sum((2, 4))  # [B, Hkv, G]
+    parts = share.to(values.dtype) @ values.view(batch, kv_heads, pieces, slots // pieces, -1)
+    out = parts.float().sum(2) / total[..., None]
+    return out.to(queries.dtype).reshape(batch, heads, 1, -1)
+
+
 def _lower_right(queries: Tensor, keys: Tensor, values: Tensor, scale: float) -> Tensor:
-    """Accelerators: the flash kernel's own lower-right alignment."""
+    """Accelerators: the flash kernel's own lower-right alignment; it shares KV heads by itself."""
+    if queries.dtype in (torch.bfloat16, torch.float16) and queries.shape[-1] <= 256:
+        flash = torch.ops.aten._scaled_dot_product_flash_attention
+        return flash(queries, keys, values, 0.0, True, False, scale=scale)[0]  # type: ignore[no-any-return]
     repeat = queries.shape[1] // keys.shape[1]
     if queries.shape[2] == keys.shape[2]:
         return F.scaled_dot_product_attention(

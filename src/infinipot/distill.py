@@ -6,6 +6,11 @@ and catalyst run as one pass.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import replace
+from itertools import groupby
+
+import torch
 from torch import Tensor
 
 from infinipot.errors import ModelError
@@ -17,17 +22,35 @@ def distill(pot: Pot, policy: Policy, budget: int, opening: int = 0, recent: int
     """Reduce every pot layer to `budget` entries; `opening` first and `recent` last slots stay."""
     if budget >= pot.fill:
         return
-    pot.keep([_choose(policy, evidence, budget) for evidence in pot.evidence(opening, recent)])
+    found = [evidence for evidence in pot.evidence(opening, recent) if evidence is not None]
+    slots: dict[int, Tensor] = {}
+    for _, layers in groupby(found, key=lambda evidence: (evidence.source.device, evidence.source.shape)):
+        slots |= _choose(policy, list(layers), budget)
+    pot.keep([slots.get(index) for index in range(len(pot.layers))])
     for layer in pot.pot_layers:
         kept = layer.novelty[:, :, :budget]
         kept.copy_(policy.aged(kept))
 
 
-def _choose(policy: Policy, evidence: Evidence | None, budget: int) -> Tensor | None:
-    if evidence is None:
-        return None
-    if any(getattr(evidence, need) is None for need in policy.needs):
-        raise ModelError(
-            f"this model is not supported: layer {evidence.layer} does not show its attention to the pot"
-        )
-    return policy.select(evidence, budget)
+def _choose(policy: Policy, layers: Sequence[Evidence], budget: int) -> dict[int, Tensor]:
+    """The slots of every layer, chosen for all at once: to a policy, a layer is one more row of the batch."""
+    for evidence in layers:
+        if any(getattr(evidence, need) is None for need in policy.needs):
+            raise ModelError(
+                f"this model is not supported: layer {evidence.layer} does not show its attention to the pot"
+            )
+    whole = replace(
+        layers[0],
+        source=torch.cat([one.source for one in layers]),
+        novelty=torch.cat([one.novelty for one in layers]),
+        catalyst=_stacked([one.catalyst for one in layers]),
+        last=_stacked([one.last for one in layers]),
+        running=_stacked([one.running for one in layers]),
+    )
+    chosen = policy.select(whole, budget).chunk(len(layers))
+    return {evidence.layer: slots for evidence, slots in zip(layers, chosen, strict=True)}
+
+
+def _stacked(columns: list[Tensor | None]) -> Tensor | None:
+    present = [column for column in columns if column is not None]
+    return torch.cat(present) if len(present) == len(columns) else None

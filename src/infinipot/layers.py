@@ -39,6 +39,7 @@ class PotLayer:
         self.summed = False  # `running` was observed
         self.keys = self.values = self.anchors = torch.empty(0)
         self.written = self.source = self.novelty = self.running = torch.empty(0)
+        self.clock = torch.empty(0)  # `tokens` on the device: a captured graph counts by itself
 
     def _allocate(self, keys: Tensor, values: Tensor) -> None:
         # Head counts come from the tensors: under tensor parallelism the config's are wrong.
@@ -51,6 +52,7 @@ class PotLayer:
         self.source = torch.zeros(shape, dtype=torch.long, device=keys.device)
         self.novelty = torch.zeros(shape, dtype=torch.float32, device=keys.device)
         self.running = torch.zeros(shape, dtype=torch.float32, device=keys.device)
+        self.clock = torch.full((1,), self.tokens, dtype=torch.long, device=keys.device)
 
     @property
     def entries(self) -> int:
@@ -67,13 +69,31 @@ class PotLayer:
             self._enlarge(end)
         self.keys[:, :, self.fill : end] = keys
         self.values[:, :, self.fill : end] = values
-        self.source[:, :, self.fill : end] = torch.arange(
-            self.tokens, self.tokens + count, device=keys.device
-        )
+        self.source[:, :, self.fill : end] = self.clock + torch.arange(count, device=keys.device)
+        self.clock += count
         self.novelty[:, :, self.fill : end] = 0
         self.running[:, :, self.fill : end] = 0
         self.fill, self.tokens = end, self.tokens + count
         return self.keys[:, :, :end], self.values[:, :, :end]
+
+    def append_at(self, keys: Tensor, values: Tensor, place: Tensor) -> tuple[Tensor, Tensor]:
+        """Write one entry at the slot `place` [1], a device tensor; return all slots, filled or not.
+
+        For captured graphs: neither shapes nor addresses depend on the fill, and nothing that the
+        host must know is changed; `settle` does that afterwards.
+        """
+        self.keys.index_copy_(2, place, keys)
+        self.values.index_copy_(2, place, values)
+        return self.keys, self.values
+
+    def settle(self, count: int, novelty: Tensor) -> None:
+        """Take note of `count` entries that `append_at` has written after the last slot."""
+        end = self.fill + count
+        self.source[:, :, self.fill : end] = self.clock + torch.arange(count, device=self.clock.device)
+        self.novelty[:, :, self.fill : end] = novelty.to(self.novelty.device)
+        self.running[:, :, self.fill : end] = 0
+        self.clock += count
+        self.fill, self.tokens = end, self.tokens + count
 
     def _enlarge(self, wanted: int) -> None:
         """Make room for `wanted` slots, and as many again so that this is rare."""
@@ -114,15 +134,23 @@ class PotLayer:
     def trim(self, count: int) -> None:
         """Forget the last `count` entries."""
         self.fill, self.tokens = self.fill - count, self.tokens - count
+        self.clock -= count
 
     def mark(self) -> Any:
         """Return what `rewind` needs to undo an append."""
-        return self.fill, self.tokens, self.last, self.running[..., : self.fill].clone()
+        return (
+            self.fill,
+            self.tokens,
+            self.last,
+            self.running[..., : self.fill].clone() if self.summed else None,
+        )
 
     def rewind(self, mark: Any) -> None:
         """Forget what was appended since `mark`."""
         self.fill, self.tokens, self.last, running = mark
-        self.running[..., : self.fill] = running
+        self.clock.fill_(self.tokens)
+        if running is not None:
+            self.running[..., : self.fill] = running
 
     def keep(self, slots: Tensor) -> None:
         """Keep the slots [B, Hkv, n] (sorted) and nothing else; with `reset`, slot i then has position i."""
@@ -163,6 +191,23 @@ class PotLayer:
                 end = self.fill if length == "fill" else self.anchored
                 getattr(twin, name)[:, :, :end] = getattr(self, name)[:, :, :end]
         return twin
+
+    def clear(self) -> None:
+        """Forget every entry; the memory stays."""
+        self.fill = self.tokens = self.anchored = 0
+        self.catalyst = self.last = None
+        self.clock.fill_(0)
+
+    def restore(self, other: PotLayer) -> None:
+        """Take over another layer's content without moving in memory."""
+        self.fill, self.tokens, self.anchored = other.fill, other.tokens, other.anchored
+        self.last, self.summed = other.last, other.summed
+        if not other.keys.numel():  # empty, so nothing here counts
+            return
+        self.clock.fill_(self.tokens)
+        for name, length in _COLUMNS.items():
+            end = self.fill if length == "fill" else self.anchored
+            getattr(self, name)[:, :, :end] = getattr(other, name)[:, :, :end]
 
     def tensors(self) -> list[Tensor]:
         """Every buffer this layer holds."""
@@ -218,6 +263,10 @@ class WindowLayer:
     def rewind(self, mark: Any) -> None:
         """Forget what was appended since `mark`."""
         self.keys, self.values, self.anchors, self.turned = mark
+
+    def clear(self) -> None:
+        """Forget every entry."""
+        self.rewind((torch.empty(0), torch.empty(0), torch.empty(0), torch.empty(0, dtype=torch.long)))
 
     def rebase(self, shift: int) -> None:
         """Move every key `shift` positions back."""

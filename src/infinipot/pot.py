@@ -79,6 +79,7 @@ class Pot:
         self.cycles = 0
         self.watch = 0  # how many last tokens of the coming forward are catalyst: scored, then dropped
         self.observing = True
+        self.length: Tensor | None = None  # [1] fill on the device while entries are written by `append_at`
 
     def _layer(self, spec: LayerSpec, rotation: Rotation, local: bool) -> PotLayer | WindowLayer:
         # A window at least as wide as the pot hides nothing: such a layer is distilled like any other.
@@ -121,9 +122,9 @@ class Pot:
     def append(self, layer: int, keys: Tensor, values: Tensor) -> tuple[Tensor, Tensor]:
         """Write one layer's new keys and values [B, Hkv, n, D]; return everything its queries may see."""
         into = self.layers[layer]
-        return (
-            into.append(keys, values) if isinstance(into, PotLayer) else into.append(keys, values, self.watch)
-        )
+        if not isinstance(into, PotLayer):
+            return into.append(keys, values, self.watch)
+        return into.append(keys, values) if self.length is None else into.append_at(keys, values, self.length)
 
     def grouped(self, layer: int) -> bool:
         """Say whether the layer attends in Self-Extend's way; a local one sees nothing far away."""
@@ -194,6 +195,18 @@ class Pot:
             if isinstance(layer, WindowLayer) and self.manner.positions == "reset":
                 layer.rebase(shift)
         self.cycles += 1
+
+    def clear(self) -> None:
+        """Forget everything; no tensor moves."""
+        for layer in self.layers:
+            layer.clear()
+        self.cycles = 0
+
+    def restore(self, other: Pot) -> None:
+        """Take over another pot's content in place: no tensor of this one moves."""
+        for layer, saved in zip(self.pot_layers, other.pot_layers, strict=True):
+            layer.restore(saved)
+        self.cycles = other.cycles
 
     def fork(self) -> Pot:
         """Return an independent pot with the same content."""

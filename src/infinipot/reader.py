@@ -23,6 +23,7 @@ from infinipot.policy import Policy
 from infinipot.pot import DEFAULT_MANNER, Pot
 from infinipot.sampling import sample
 from infinipot.scores import novelty
+from infinipot.static import Decoder, Static
 from infinipot.text import Detokenizer, Format, Tokenizer
 from infinipot.truncate import Ends
 
@@ -114,9 +115,20 @@ class Reader:
         self._last: Tensor | None = None  # [B, 1, H] hidden state before the next token: its novelty needs it
         self._pending: list[int] = []  # tokens read, or said to the user, and not written yet
         self._ends = Ends(config.capacity) if manner.prompt == "truncate" else None
+        self.plain = Static.obstacle(self.pot, model.device)  # why nothing is captured; empty if it is
+        self._static = None if self.plain else Static(self.pot)
+        self._decoder: Decoder | None = None
         self._talking = False  # a reply was given, so the next message is a further turn
         self._ours = 0  # next tokens to be read that are the prompt's, not the text's
         self._fresh = False  # text was read since the last distillation
+
+    def clear(self) -> None:
+        """Forget everything read and said; the pot's memory and what was captured for it stay."""
+        self.pot.clear()
+        self.tokens_read, self.seconds, self._last, self._pending = 0, 0.0, None, []
+        self._talking = self._fresh = False
+        if self._ends is not None:
+            self._ends = Ends(self.config.capacity)
 
     def _new_pot(self) -> Pot:
         pot = self.model.new_pot(self.config.capacity, self.config.kept, self.manner)
@@ -180,6 +192,8 @@ class Reader:
         self.tokens_read += max(0, count - self._ours)
         self._ours = max(0, self._ours - count)
         self._fresh = self.pot.fill > self.config.kept
+        if self.model.device.type == "cuda":
+            torch.cuda.synchronize(self.model.device)  # else only the launches would be timed
         self.seconds += time.perf_counter() - started
         return self.progress(len(waiting))
 
@@ -193,7 +207,14 @@ class Reader:
 
     def ask(self, question: str, generation: Generation = Generation()) -> str:  # noqa: B008  frozen
         """Answer a question; the pot stays as it was, so questions do not see each other."""
-        return "".join(self.fork().answer(question, generation)).strip()
+        if self._static is None:
+            return "".join(self.fork().answer(question, generation)).strip()
+        before = self.fork()  # graphs know this pot's addresses: answer here, then put everything back
+        try:
+            return "".join(self.answer(question, generation)).strip()
+        finally:
+            self.pot.restore(before.pot)
+            self.__dict__.update(before.__dict__, pot=self.pot, _static=self._static, _decoder=self._decoder)
 
     def answer(self, question: str, generation: Generation = Generation()) -> Iterator[str]:  # noqa: B008
         """Yield the answer's text as it is generated; the question and it use up this reader's pot."""
@@ -260,16 +281,45 @@ class Reader:
             distill(self.pot, self.policy, self.config.capacity, self.config.opening)
         self._talking = True
         source = generation.generator(hidden.device)
-        for step in range(most):
-            token = int(sample(self.model.logits(hidden[:, -1]), generation.temperature, source))
-            if token in self.tokenizer.stop_ids:
-                return
-            self._say_later(token)
-            yield token
-            if step + 1 == most:
-                return
-            full = not brim and self.pot.fill + 1 >= self.config.capacity - len(self.catalyst)
-            hidden = self._write([token], distil=full, recent=RECENT, scored=not brim)
+        logits = self._begin(hidden[:, -1:])
+        try:
+            for step in range(most):
+                token = int(sample(logits, generation.temperature, source))
+                if token in self.tokenizer.stop_ids:
+                    return
+                self._say_later(token)
+                yield token
+                if step + 1 == most:
+                    return
+                logits = self._advance(token, brim)
+        finally:
+            self._end()
+
+    def _begin(self, hidden: Tensor) -> Tensor:
+        """Logits of the next token; further ones by a decoder, where it gives what the policy needs."""
+        if self._static is None or self.needs & {"last", "running"}:
+            return self.model.logits(hidden[:, -1])
+        if self._decoder is None:
+            self._decoder = Decoder(
+                self._static, self.model.forward, self.model.logits, "novelty" in self.needs
+            )
+        return self._decoder.begin(hidden)
+
+    def _advance(self, token: int, brim: bool) -> Tensor:
+        """Write a token of the answer, distilling when that fills the pot; return the next one's logits."""
+        fill = self.pot.fill + (self._decoder.written if self._decoder else 0)
+        full = not brim and fill + 1 >= self.config.capacity - len(self.catalyst)
+        if self._decoder is not None and not full:
+            self._pending = []
+            return self._decoder.step(token)
+        self._end()
+        hidden = self._write([token], distil=full, recent=RECENT, scored=not brim)
+        return self._begin(hidden[:, -1:])
+
+    def _end(self) -> None:
+        """Bring what a decoder has written to the pot's knowledge."""
+        if self._decoder is not None and self._decoder.end():
+            self._last = self._decoder.hidden.clone()
 
     def _say_later(self, token: int) -> None:
         """Remember a token that the user saw and the pot has not."""
@@ -288,7 +338,8 @@ class Reader:
                 f"{self.config.capacity}: shorten them or use --capacity {2 * len(prompt) + most}"
             )
         self._ends.push(prompt)
-        self.pot, self._last = self._new_pot(), None
+        self.pot, self._last, self._decoder = self._new_pot(), None, None
+        self._static = self._static and Static(self.pot)
         return self._ends.cut(limit)
 
     # One forward ----------------------------------------------------------------
@@ -297,7 +348,9 @@ class Reader:
         """Return an independent reader with the same pot."""
         twin = object.__new__(type(self))
         ends = None if self._ends is None else self._ends.copy()
-        twin.__dict__.update(self.__dict__, pot=self.pot.fork(), _ends=ends)
+        twin.__dict__.update(self.__dict__, pot=self.pot.fork(), _ends=ends, _decoder=None)
+        if self._static is not None:
+            twin._static = Static(twin.pot)
         return twin
 
     def _preamble(self) -> list[int]:
@@ -343,31 +396,43 @@ class Reader:
     ) -> Tensor:
         """Run tokens, and the catalyst in the same pass if the pot is to be distilled after them.
 
+        Returns the last token's hidden state [1, 1, H].
+
         Novelty is not computed for tokens that will never be `scored`: a final answer's.
         """
         extra = self.catalyst if distil else []
+        budget = self.config.kept if budget is None else budget
+        recent = min(recent, budget // 4, budget - self.config.opening)
         ids = torch.tensor([[*tokens, *extra]], dtype=torch.long, device=self.model.device)
-        hidden = self._last if self._last is not None else torch.empty(0)
-        if ids.shape[1]:
-            with self.pot.writing(len(extra), observing=scored or "last" in self.needs):
-                hidden = self.model.forward(ids, self.pot)[:, : len(tokens)]
+
+        def compute(ids: Tensor, before: Tensor | None = None) -> Tensor:
+            hidden = before if before is not None else torch.empty(0)
+            if ids.shape[1]:
+                with self.pot.writing(len(extra), observing=scored or "last" in self.needs):
+                    hidden = self.model.forward(ids, self.pot)[:, : len(tokens)]
+            if len(tokens) and scored and "novelty" in self.needs:
+                self.pot.note_novelty(self._novelty(hidden, ids[:, : len(tokens)], before))
+            if distil and self.policy is not None:
+                distill(self.pot, self.policy, budget, self.config.opening, recent)
+            return hidden[:, -1:]
+
+        if self._static is not None and distil and self._last is not None:
+            first = self.pot.pot_layers[0]
+            key = (len(tokens), len(extra), budget, recent, scored, first.fill, first.anchored)
+            hidden = self._static.run(key, [ids, self._last], compute)
+        else:
+            hidden = compute(ids, self._last)
         if len(tokens):
-            self._pending = []
-            if scored and "novelty" in self.needs:
-                self.pot.note_novelty(self._novelty(hidden, ids[:, : len(tokens)]))
-            self._last = hidden[:, -1:].clone()
-        if distil and self.policy is not None:
-            budget = self.config.kept if budget is None else budget
-            recent = min(recent, budget // 4, budget - self.config.opening)
-            distill(self.pot, self.policy, budget, self.config.opening, recent)
+            self._pending, self._last = [], hidden.clone()
+        if distil:
             self._fresh = False
         return hidden
 
-    def _novelty(self, hidden: Tensor, tokens: Tensor) -> Tensor:
+    def _novelty(self, hidden: Tensor, tokens: Tensor, last: Tensor | None) -> Tensor:
         """Novelty [B, n] of tokens; the very first has no past, so every token was equally likely."""
-        if self._last is None:
+        if last is None:
             first = torch.full_like(tokens[:, :1], self.model.vocabulary, dtype=torch.float32).log()
             rest = novelty(hidden[:, :-1], tokens[:, 1:], self.model.logits, self.model.vocabulary)
             return torch.cat((first.to(rest.device), rest), dim=1)
-        before = torch.cat((self._last, hidden[:, :-1]), dim=1)
+        before = torch.cat((last, hidden[:, :-1]), dim=1)
         return novelty(before, tokens, self.model.logits, self.model.vocabulary)

@@ -7,6 +7,7 @@ temporaries are never made: catalyst queries and vocabulary rows go in blocks.
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import cache
 
 import torch
 import torch.nn.functional as F
@@ -16,6 +17,9 @@ from infinipot.config import Pooling
 
 QUERY_BLOCK = 64
 VOCAB_LOGITS = 25_000_000  # logits that exist at once: 100 MB in float32, whatever the vocabulary
+DEVICE_LOGITS = (
+    66_000_000  # the same on an accelerator, where they stay in their own type and rows must be many
+)
 
 
 def received(
@@ -56,12 +60,24 @@ def pool(score: Tensor, kernel: int, pooling: Pooling) -> Tensor:
     return F.avg_pool1d(score, kernel, stride=1, padding=kernel // 2, count_include_pad=False)
 
 
+def surprise(logits: Tensor, targets: Tensor) -> Tensor:
+    """-log p [T] of the targets [T] under logits [T, V], in float32 whatever the logits' type."""
+    wide = logits.float()
+    return wide.logsumexp(-1) - wide.gather(1, targets[:, None])[:, 0]
+
+
+@cache
+def _compiled(function: Callable[..., Tensor]) -> Callable[..., Tensor]:
+    """One kernel instead of a pass per operation; the plain function is its oracle."""
+    return torch.compile(function, dynamic=False)
+
+
 def novelty(
     hidden: Tensor,
     targets: Tensor,
     head: Callable[[Tensor], Tensor],
     vocabulary: int,
-    most: int = VOCAB_LOGITS,
+    most: int | None = None,
 ) -> Tensor:
     """-log p of each target given the hidden state before it (eq. 4), float32.
 
@@ -69,10 +85,15 @@ def novelty(
     and they are consumed in place: [tokens, vocabulary] would dwarf the pot.
     """
     flat, wanted = hidden.flatten(0, 1), targets.flatten().to(hidden.device)
-    rows = max(1, most // vocabulary)
+    fused = hidden.device.type == "cuda"
+    rows = max(1, (most or (DEVICE_LOGITS if fused else VOCAB_LOGITS)) // vocabulary)
     found = torch.empty(wanted.shape, dtype=torch.float32, device=hidden.device)
     for start in range(0, flat.shape[0], rows):
-        logits = head(flat[start : start + rows]).float()
+        logits = head(flat[start : start + rows])
+        if fused:
+            found[start : start + rows] = _compiled(surprise)(logits, wanted[start : start + rows])
+            continue
+        logits = logits.float()
         picked = logits.gather(1, wanted[start : start + rows, None].to(logits.device))[:, 0]
         highest = logits.amax(1, keepdim=True)
         total = logits.sub_(highest).exp_().sum(1).log_().add_(highest[:, 0])

@@ -12,7 +12,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from infinipot.attention import attend, attend_grouped
+from infinipot.attention import attend, attend_fixed, attend_grouped
 from infinipot.config import Manner
 from infinipot.pot import DEFAULT_MANNER, LayerSpec, Pot
 
@@ -56,7 +56,7 @@ class ToyModel:
 
     def forward(self, tokens: Tensor, pot: Pot) -> Tensor:
         """Write tokens [B, n] into the pot and return their hidden states [B, n, H]."""
-        places = pot.position + torch.arange(tokens.shape[1])
+        places = torch.arange(tokens.shape[1]) + (pot.position if pot.length is None else pot.length)
         hidden = self.embedding[tokens]
         for index, block in enumerate(self.blocks):
             inner = F.rms_norm(hidden, hidden.shape[-1:])
@@ -70,6 +70,8 @@ class ToyModel:
         return F.rms_norm(hidden, hidden.shape[-1:])
 
     def _attend(self, index: int, query: Tensor, keys: Tensor, values: Tensor, pot: Pot) -> Tensor:
+        if pot.length is not None:
+            return attend_fixed(query, keys, values, self.width**-0.5, pot.length)
         if not pot.grouped(index):
             return attend(query, keys, values, self.width**-0.5)
         rotation, manner = pot.layers[index].rotation, pot.manner

@@ -193,6 +193,20 @@ def test_the_last_chunk_is_settled_before_a_question_unless_told_otherwise() -> 
     assert short.pot.cycles == 0
 
 
+@pytest.mark.parametrize("format", ["plain", "chat"])
+def test_a_cleared_reader_is_as_new(format: str) -> None:
+    used, fresh = reader(64, format=format), reader(64, format=format)
+    used.read("something else entirely " * 8)
+    list(used.chat("so?", Generation(4)))
+    used.clear()
+    for one in (used, fresh):
+        one.read("The quick brown fox. " * 8)
+    assert used.progress().tokens_read == fresh.progress().tokens_read
+    assert used.ask("what?", Generation(8)) == fresh.ask("what?", Generation(8))
+    for a, b in zip(used.pot.pot_layers, fresh.pot.pot_layers, strict=True):
+        assert torch.equal(a.source[:, :, : a.fill], b.source[:, :, : b.fill])
+
+
 def test_forks_read_on_alone() -> None:
     potted = reader(64)
     potted.read("shared past " * 8)

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from transformers import AttentionInterface, AttentionMaskInterface
 from transformers.masking_utils import sdpa_mask
 
-from infinipot.attention import attend, attend_grouped, attend_masked
+from infinipot.attention import attend, attend_fixed, attend_grouped, attend_masked
 from infinipot.pot import Pot
 
 NAME = "infinipot"
@@ -37,6 +37,8 @@ def infinipot_attention(
     index = int(getattr(module, "layer_idx", 0))
     if attention_mask is not None:
         out = attend_masked(query, key, value, scale, attention_mask, softcap)
+    elif pot is not None and pot.length is not None:
+        out = attend_fixed(query, key, value, scale, pot.length, softcap)
     elif pot is not None and pot.grouped(index):
         rotation, manner = pot.layers[index].rotation, pot.manner
         out = attend_grouped(query, key, value, scale, rotation, manner.group, manner.window, softcap)

@@ -70,7 +70,8 @@ class HFModel:
     @torch.no_grad()
     def forward(self, tokens: Tensor, pot: Pot) -> Tensor:
         """Write tokens [B, n] into the pot and return their hidden states [B, n, H]."""
-        places = pot.position + torch.arange(tokens.shape[1], device=tokens.device)[None]
+        start = pot.position if pot.length is None else pot.length
+        places = (torch.arange(tokens.shape[1], device=tokens.device) + start)[None]
         with still(self.decoder, self.config, pot.reach):
             out = self.decoder(
                 input_ids=tokens, position_ids=places, past_key_values=PotCache(pot), use_cache=True, pot=pot
