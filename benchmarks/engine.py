@@ -19,6 +19,7 @@ import torch
 import transformers
 from transformers import DynamicCache, LlamaConfig, LlamaForCausalLM
 
+from infinipot.hf import attention
 from infinipot.hf.fuse import fuse
 from infinipot.hf.model import HFModel
 from infinipot.reader import Generation, Reader
@@ -77,7 +78,82 @@ def ceilings() -> dict[str, float]:
     target.copy_(source)
     matmul = statistics.median(seconds(lambda: a @ b, 10) for _ in range(3))
     copy = statistics.median(seconds(lambda: target.copy_(source), 5) for _ in range(3))
-    return {"matmul_tflops": 2 * 8192**3 / matmul / 1e12, "copy_tb_s": 2 * source.nbytes / copy / 1e12}
+    long = seconds(lambda: a @ b, 2000)  # some three seconds: what the card holds when it is warm
+    return {
+        "matmul_tflops": 2 * 8192**3 / matmul / 1e12,
+        "matmul_tflops_sustained": 2 * 8192**3 / long / 1e12,
+        "copy_tb_s": 2 * source.nbytes / copy / 1e12,
+    }
+
+
+def attentions() -> dict[str, float]:
+    """Milliseconds a layer of ways to attend: 2,048 new on 2,048 cached, grouped heads."""
+    q = torch.randn(1, 32, 2048, 128, dtype=torch.bfloat16, device="cuda")
+    k, v = (torch.randn(1, 8, 4096, 128, dtype=torch.bfloat16, device="cuda") for _ in range(2))
+    flash, cudnn = (
+        torch.ops.aten._scaled_dot_product_flash_attention,
+        torch.ops.aten._scaled_dot_product_cudnn_attention,
+    )
+
+    def split(one) -> torch.Tensor:
+        new, new_lse = one(k[:, :, 2048:], v[:, :, 2048:], True)
+        old, old_lse = one(k[:, :, :2048], v[:, :, :2048], False)
+        share = torch.sigmoid(old_lse.view(1, 32, 2048) - new_lse.view(1, 32, 2048))[..., None]
+        return torch.lerp(new, old, share.to(new.dtype))
+
+    ways = {
+        "flash lower-right": lambda: flash(q, k, v, 0.0, True, False)[0],
+        "flash split": lambda: split(lambda k, v, c: flash(q, k, v, 0.0, c, False)[:2]),
+        "cudnn split": lambda: split(lambda k, v, c: cudnn(q, k, v, None, True, 0.0, c, False)[:2]),
+        "cudnn split, repeated heads": lambda: split(
+            lambda k, v, c: cudnn(
+                q, k.repeat_interleave(4, 1), v.repeat_interleave(4, 1), None, True, 0.0, c, False
+            )[:2]
+        ),
+    }
+    wanted, found = ways["flash lower-right"](), {}
+    for name, way in ways.items():
+        try:
+            error = float((way() - wanted).float().norm() / wanted.float().norm())
+            found[name] = 1000 * statistics.median(seconds(way, 20) for _ in range(3))
+            found[name + ", relative difference"] = error
+        except Exception as error:
+            found[name] = str(error).split("\n")[0][:120]
+    return found
+
+
+def decode_kernel() -> dict[str, float]:
+    """Our decode kernel against plain torch in float64, and the microseconds of both."""
+    from infinipot import kernels
+    from infinipot.attention import attend_fixed
+    from infinipot.compiling import fused
+
+    worst = 0.0
+    for slots, heads, kv, dim in ((4096, 32, 8, 128), (1000, 12, 2, 128), (2048, 9, 3, 64)):
+        q = torch.randn(1, heads, 1, dim, dtype=torch.bfloat16, device="cuda")
+        k, v = (torch.randn(1, kv, slots, dim, dtype=torch.bfloat16, device="cuda") for _ in range(2))
+        for fill in (0, 1, 255, 256, slots // 2, slots - 1):
+            length = torch.tensor([fill], device="cuda")
+            found = kernels.attend_filled(q, k, v, dim**-0.5, length)
+            wanted = attend_fixed(q.double(), k.double(), v.double(), dim**-0.5, length)
+            worst = max(worst, float((found - wanted).norm() / wanted.norm()))
+    q = torch.randn(1, 32, 1, 128, dtype=torch.bfloat16, device="cuda")
+    k, v = (torch.randn(1, 8, 4096, 128, dtype=torch.bfloat16, device="cuda") for _ in range(2))
+    length = torch.tensor([4000], device="cuda")
+    plain = fused(attend_fixed, q.device)
+    times = {}
+    for name, run in {
+        "kernel_us": lambda: kernels.attend_filled(q, k, v, 0.1, length),
+        "torch_us": lambda: plain(q, k, v, 0.1, length),
+    }.items():
+        run()
+        graph = torch.cuda.CUDAGraph()
+        torch.cuda.synchronize()
+        with torch.cuda.graph(graph):
+            for _ in range(20):
+                run()
+        times[name] = 1e6 * seconds(graph.replay, 20) / 20
+    return {"worst_relative_error": worst, **times}
 
 
 def reader_on(model: HFModel, capacity: int, keep: int) -> Reader:
@@ -94,30 +170,37 @@ def read(reader: Reader, ids: list[int]) -> None:
         pass
 
 
+def timed(reader: Reader, ids: list[int], cycles: list[float]) -> None:
+    last = time.perf_counter()
+    for _ in reader.reading_tokens([ids]):
+        now = time.perf_counter()
+        cycles.append(now - last)
+        last = now
+
+
 def check(dtype: torch.dtype) -> dict[str, object]:
     """Captured against plain: kept slots, and the tokens of an answer."""
     model = HFModel(build("small", dtype))
     ids = ids_of(4000, 1024)
     static, plain = reader_on(model, 512, 256), reader_on(model, 512, 256)
     plain._static = None
-    found = []
-    for one in (static, plain):
-        read(one, ids)
-        found.append(list(one.generate([1, 2, 3], Generation(600))))
-    slots = [
-        bool((a.source[:, :, : a.fill] == b.source[:, :, : b.fill]).all())
-        for a, b in zip(static.pot.pot_layers, plain.pot.pot_layers, strict=True)
-    ]
+
+    def same() -> str:
+        pairs = list(zip(static.pot.pot_layers, plain.pot.pot_layers, strict=True))
+        slots = [torch.equal(a.source[:, :, : a.fill], b.source[:, :, : b.fill]) for a, b in pairs]
+        return f"{sum(slots)}/{len(slots)}"
+
     read(static, ids)
     read(plain, ids)
-    again = [
-        bool((a.source[:, :, : a.fill] == b.source[:, :, : b.fill]).all())
-        for a, b in zip(static.pot.pot_layers, plain.pot.pot_layers, strict=True)
-    ]
+    reading = same()
+    answers = [list(one.generate([1, 2, 3], Generation(600))) for one in (static, plain)]
     return {
         "dtype": str(dtype),
-        "layers_with_the_same_slots": f"{sum(slots)}/{len(slots)}, after more {sum(again)}/{len(again)}",
-        "same_answer_tokens": f"{sum(a == b for a, b in zip(*found, strict=True))}/600",
+        "layers_with_the_same_slots": reading,
+        "the same after an answer longer than the pot": same()
+        if answers[0] == answers[1]
+        else "other answer",
+        "same_answer_tokens": f"{sum(a == b for a, b in zip(*answers, strict=True))}/600",
         "graphs": len(static._static._graphs),
     }
 
@@ -144,14 +227,16 @@ def full_kv(model: LlamaForCausalLM, length: int) -> dict[str, float]:
     return {"seconds": took, "extra_gb": (torch.cuda.max_memory_allocated() - before) / 1e9}
 
 
-def profiled(reader: Reader, ids: list[int], rows: int = 22) -> list[tuple[str, float, int]]:
+def profiled(run, rows: int = 24) -> list[tuple[str, float, int]]:
+    """Milliseconds of the costliest kernels."""
     from torch.profiler import ProfilerActivity, profile
 
     with profile(activities=[ProfilerActivity.CUDA]) as seen:
-        read(reader, ids)
+        run()
         torch.cuda.synchronize()
     parts = sorted(seen.key_averages(), key=lambda part: -part.self_device_time_total)
-    return [(part.key[:70], part.self_device_time_total / 1000, part.count) for part in parts[:rows]]
+    found = [(part.key[:90], part.self_device_time_total / 1000, part.count) for part in parts]
+    return [("all", sum(row[1] for row in found), sum(row[2] for row in found)), *found[:rows]]
 
 
 def main() -> None:
@@ -162,18 +247,24 @@ def main() -> None:
     parser.add_argument("--keep", type=int, default=2048)
     parser.add_argument("--lengths", default="16384,131072")
     parser.add_argument("--full", type=int, default=0, help="also transformers with full KV at this length")
-    parser.add_argument("--no-fuse", action="store_true")
+    parser.add_argument("--fuse", default="DecoderLayer", help="kinds of modules to compile")
     parser.add_argument("--profile", action="store_true")
+    parser.add_argument("--no-kernel", action="store_true", help="decode with plain torch")
+    parser.add_argument("--quick", action="store_true", help="no checks and no attention variants")
     parser.add_argument("--out", type=Path)
     args = parser.parse_args()
     result: dict[str, object] = {
         "device": torch.cuda.get_device_name(),
         "torch": torch.__version__,
         "transformers": transformers.__version__,
-        "fused": not args.no_fuse,
-        "checks": [check(torch.float32), check(torch.bfloat16)],
+        "fused": args.fuse,
+        "checks": [] if args.quick else [check(torch.float32), check(torch.bfloat16)],
         "ceilings": ceilings(),
+        "attention_ms": {} if args.quick else attentions(),
     }
+    attention.KERNEL = not args.no_kernel
+    if not args.no_kernel:
+        result["decode_kernel"] = decode_kernel()
     print(json.dumps(result, indent=1), flush=True)
     torch.cuda.empty_cache()
     bare = build("llama-3-8b", torch.bfloat16)
@@ -183,8 +274,8 @@ def main() -> None:
         print("full KV", result["full_kv"], flush=True)
         torch.cuda.empty_cache()
     model = HFModel(bare)
-    if not args.no_fuse:
-        fuse(model.decoder)
+    if args.fuse:
+        fuse(model.decoder, args.fuse.split(","))
     weights = torch.cuda.memory_allocated()
     reader = reader_on(model, args.capacity, args.keep)
     ids = ids_of(max(map(int, args.lengths.split(","))), 1000)
@@ -194,16 +285,19 @@ def main() -> None:
         f"first 16K, compiling and capturing: {warm:.1f} s; graphs {len(reader._static._graphs)}", flush=True
     )
     rows = []
-    for length in map(int, args.lengths.split(",")):
+    lengths = [int(length) for length in args.lengths.split(",")]
+    for length in [length for length in lengths for _ in range(2 if length <= 2**17 else 1)]:
         reader.clear()
         torch.cuda.reset_peak_memory_stats()
-        took = seconds(lambda length=length: read(reader, ids[:length]))
+        cycles: list[float] = []
+        took = seconds(lambda length=length, cycles=cycles: timed(reader, ids[:length], cycles))
         share = 2 * parameters * length / took / 1e12 / result["ceilings"]["matmul_tflops"]
         rows.append(
             {
                 "length": length,
                 "seconds": took,
                 "tokens_s": length / took,
+                "cycle_ms": [round(1000 * statistics.median(part), 1) for part in (cycles[2:8], cycles[-8:])],
                 "share_of_ceiling": share,
                 "decode_ms": decode_ms(reader),
                 "extra_gb": (torch.cuda.max_memory_allocated() - weights) / 1e9,
@@ -215,9 +309,15 @@ def main() -> None:
     if args.profile:
         reader.clear()
         read(reader, ids[:8192])
-        result["profile"] = profiled(reader, ids[:6084])
-        for name, ms, count in result["profile"]:
-            print(f"{ms:9.2f} ms {count:6d}  {name}")
+        runs = {
+            "reading 6,084 tokens": lambda: read(reader, ids[:6084]),
+            "decoding 16 tokens": lambda: list(reader.generate([5, 6, 7], Generation(16), final=True)),
+        }
+        result["profile"] = {name: profiled(run) for name, run in runs.items()}
+        for name, kernels in result["profile"].items():
+            print(name)
+            for kernel, ms, count in kernels:
+                print(f"{ms:9.2f} ms {count:6d}  {kernel}")
     if args.out:
         args.out.write_text(json.dumps(result, indent=1) + "\n")
 

@@ -9,14 +9,18 @@ slow, obvious version of everything here is in the tests.
 
 from __future__ import annotations
 
+from functools import cache
+
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 from torch.nn.attention.bias import causal_lower_right
 
+from infinipot.compiling import fused
 from infinipot.rope import Rotation
-from infinipot.scores import softcapped
+from infinipot.scores import softcapped, wide_products
 
+MANY = 256  # queries from which on splitting in two calls pays
 ROWS = 512  # queries a block of the banded path, which bounds its mask and logits
 
 
@@ -81,7 +85,8 @@ def attend_fixed(
     pieces = next(count for count in (16, 8, 4, 2, 1) if slots % count == 0)
     rows = queries.reshape(batch, kv_heads, 1, heads // kv_heads, dim)
     split = keys.view(batch, kv_heads, pieces, slots // pieces, dim)
-    logits = softcapped((rows @ split.mT).float() * scale, softcap)  # [B, Hkv, pieces, G, S / pieces]
+    rows = rows.expand(-1, -1, pieces, -1, -1)
+    logits = softcapped(wide_products(rows, split) * scale, softcap)  # [B, Hkv, pieces, G, S / pieces]
     places = torch.arange(slots, device=keys.device).view(pieces, 1, -1)
     logits = logits.masked_fill(places > length, float("-inf"))
     top = logits.amax((2, 4), keepdim=True)
@@ -92,8 +97,40 @@ def attend_fixed(
     return out.to(queries.dtype).reshape(batch, heads, 1, -1)
 
 
+def _split_cudnn(queries: Tensor, keys: Tensor, values: Tensor, scale: float) -> Tensor:
+    """Hopper and later: cuDNN on the cached and on the new keys, merged by log-sum-exp as on a CPU."""
+    attend_with = torch.ops.aten._scaled_dot_product_cudnn_attention
+    old = keys.shape[2] - queries.shape[2]
+    new, new_lse = attend_with(
+        queries, keys[:, :, old:], values[:, :, old:], None, True, 0.0, True, False, scale=scale
+    )[:2]
+    if old == 0:
+        return new  # type: ignore[no-any-return]  # torch.ops is untyped
+    cached, cached_lse = attend_with(
+        queries, keys[:, :, :old], values[:, :, :old], None, True, 0.0, False, False, scale=scale
+    )[:2]
+    return fused(_merged, queries.device)(new, cached, new_lse, cached_lse)
+
+
+def _merged(new: Tensor, cached: Tensor, new_lse: Tensor, cached_lse: Tensor) -> Tensor:
+    """Two attentions [B, H, Q, D] over different keys as one, by their log-sum-exps [B, H, Q, ...]."""
+    share = torch.sigmoid(cached_lse.reshape(new.shape[:3]) - new_lse.reshape(new.shape[:3]))[..., None]
+    return torch.lerp(new.float(), cached.float(), share).to(new.dtype)
+
+
+@cache
+def _has_cudnn(device: torch.device, dtype: torch.dtype, dim: int) -> bool:
+    """Where cuDNN's attention is the faster one."""
+    half = dtype in (torch.bfloat16, torch.float16) and dim <= 128 and dim % 8 == 0
+    if device.type != "cuda" or not half or not torch.backends.cudnn.is_available():  # type: ignore[no-untyped-call]
+        return False
+    return torch.cuda.get_device_capability(device) >= (9, 0)
+
+
 def _lower_right(queries: Tensor, keys: Tensor, values: Tensor, scale: float) -> Tensor:
     """Accelerators: the flash kernel's own lower-right alignment; it shares KV heads by itself."""
+    if queries.shape[2] >= MANY and _has_cudnn(queries.device, queries.dtype, queries.shape[-1]):
+        return _split_cudnn(queries, keys, values, scale)
     if queries.dtype in (torch.bfloat16, torch.float16) and queries.shape[-1] <= 256:
         flash = torch.ops.aten._scaled_dot_product_flash_attention
         return flash(queries, keys, values, 0.0, True, False, scale=scale)[0]  # type: ignore[no-any-return]

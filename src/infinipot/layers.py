@@ -14,6 +14,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from infinipot.compiling import fused
 from infinipot.errors import PotOverflowError
 from infinipot.rope import Rotation
 from infinipot.scores import received
@@ -120,7 +121,8 @@ class PotLayer:
         The last `catalyst` queries are not text: they leave their own score and no other trace.
         """
         if catalyst and "catalyst" in needs:
-            self.catalyst = received(queries[:, :, -catalyst:], keys, scale, softcap)[..., :-catalyst]
+            take = fused(received, keys.device)
+            self.catalyst = take(queries[:, :, -catalyst:], keys, scale, softcap)[..., :-catalyst]
         text, end = queries.shape[2] - catalyst, keys.shape[2] - catalyst
         if not text:
             return

@@ -27,7 +27,7 @@ from infinipot.static import Decoder, Static
 from infinipot.text import Detokenizer, Format, Tokenizer
 from infinipot.truncate import Ends
 
-BLOCK = 4096  # most tokens in one forward: bounds activations when the pot is large
+BLOCK = 2048  # most tokens in one forward: bounds activations when the pot is large
 RECENT = 64  # last slots that survive a distillation in the middle of an answer, so that it stays coherent
 
 
@@ -281,7 +281,7 @@ class Reader:
             distill(self.pot, self.policy, self.config.capacity, self.config.opening)
         self._talking = True
         source = generation.generator(hidden.device)
-        logits = self._begin(hidden[:, -1:])
+        logits = self._begin(hidden[:, -1:], brim)
         try:
             for step in range(most):
                 token = int(sample(logits, generation.temperature, source))
@@ -295,15 +295,13 @@ class Reader:
         finally:
             self._end()
 
-    def _begin(self, hidden: Tensor) -> Tensor:
+    def _begin(self, hidden: Tensor, brim: bool) -> Tensor:
         """Logits of the next token; further ones by a decoder, where it gives what the policy needs."""
         if self._static is None or self.needs & {"last", "running"}:
             return self.model.logits(hidden[:, -1])
         if self._decoder is None:
-            self._decoder = Decoder(
-                self._static, self.model.forward, self.model.logits, "novelty" in self.needs
-            )
-        return self._decoder.begin(hidden)
+            self._decoder = Decoder(self._static, self.model.forward, self.model.logits)
+        return self._decoder.begin(hidden, novelty="novelty" in self.needs and not brim)
 
     def _advance(self, token: int, brim: bool) -> Tensor:
         """Write a token of the answer, distilling when that fills the pot; return the next one's logits."""
@@ -314,7 +312,7 @@ class Reader:
             return self._decoder.step(token)
         self._end()
         hidden = self._write([token], distil=full, recent=RECENT, scored=not brim)
-        return self._begin(hidden[:, -1:])
+        return self._begin(hidden[:, -1:], brim)
 
     def _end(self) -> None:
         """Bring what a decoder has written to the pot's knowledge."""

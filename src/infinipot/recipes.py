@@ -190,7 +190,7 @@ METHODS = (
     Method(
         "full",
         "The whole text in a cache that grows with it",
-        "one pass per 4,096 tokens; attention grows with the square of the length",
+        "one pass per 2,048 tokens; attention grows with the square of the length",
         manner=GROWS,
         paper="Plain attention",
         deviations="longrope and dynamic RoPE are held at the regime of the model's whole window",

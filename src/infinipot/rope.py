@@ -12,6 +12,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from infinipot.compiling import fused
+
 
 class Rotation:
     """Turns keys back by whole positions, for one set of RoPE frequencies.
@@ -44,10 +46,14 @@ class Rotation:
         """Turn keys [..., S, D] back by `steps` [..., S] positions, rounding once to their dtype."""
         if self.cos.device != keys.device:  # layers of one RoPE may live on several devices
             self.cos, self.sin = self.cos.to(keys.device), self.sin.to(keys.device)
-        half, rows = self.cos.shape[-1], steps.reshape(-1)
-        cos = self.cos.index_select(0, rows).view(*steps.shape, half)  # [..., S, R/2]
-        sin = self.sin.index_select(0, rows).view(*steps.shape, half)
-        work = keys.to(torch.promote_types(keys.dtype, torch.float32))
-        first, second, rest = work[..., :half], work[..., half : 2 * half], work[..., 2 * half :]
-        turned = torch.cat((first * cos + second * sin, second * cos - first * sin, rest), dim=-1)
-        return turned.to(keys.dtype)
+        return fused(turned_back, keys.device)(keys, steps, self.cos, self.sin)
+
+
+def turned_back(keys: Tensor, steps: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
+    """Keys [..., S, D] turned back by the rows `steps` [..., S] of the tables [n, R/2]."""
+    half, rows = cos.shape[-1], steps.reshape(-1)
+    cos = cos.index_select(0, rows).view(*steps.shape, half)  # [..., S, R/2]
+    sin = sin.index_select(0, rows).view(*steps.shape, half)
+    work = keys.to(torch.promote_types(keys.dtype, torch.float32))
+    first, second, rest = work[..., :half], work[..., half : 2 * half], work[..., 2 * half :]
+    return torch.cat((first * cos + second * sin, second * cos - first * sin, rest), dim=-1).to(keys.dtype)

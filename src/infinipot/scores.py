@@ -7,12 +7,12 @@ temporaries are never made: catalyst queries and vocabulary rows go in blocks.
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import cache
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from infinipot.compiling import fused
 from infinipot.config import Pooling
 
 QUERY_BLOCK = 64
@@ -34,16 +34,33 @@ def received(
     batch, heads, count, dim = queries.shape
     groups, slots = heads // keys.shape[1], keys.shape[2]
     grouped = queries.reshape(batch, keys.shape[1], groups, count, dim)
-    wide = keys.to(torch.promote_types(keys.dtype, torch.float32))[:, :, None]  # [B, Hkv, 1, S, D]
     places = torch.arange(slots, device=keys.device)
-    total = wide.new_zeros(batch, keys.shape[1], slots)
+    exact = torch.promote_types(keys.dtype, torch.float32)
+    total = torch.zeros(batch, keys.shape[1], slots, dtype=exact, device=keys.device)
     for start in range(0, count, block):
-        part = grouped[..., start : start + block, :].to(wide.dtype)
-        logits = softcapped(part @ wide.mT * scale, softcap)  # [B, Hkv, G, p, S]
-        last = slots - count + start + torch.arange(part.shape[-2], device=keys.device)
+        part = grouped[..., start : start + block, :].flatten(2, 3)  # [B, Hkv, G p, D]
+        logits = softcapped(wide_products(part, keys) * scale, softcap)
+        logits = logits.view(batch, keys.shape[1], groups, -1, slots)  # [B, Hkv, G, p, S]
+        last = slots - count + start + torch.arange(logits.shape[-2], device=keys.device)
         logits = logits.masked_fill(places > last[:, None], float("-inf"))
         total += logits.softmax(-1).sum(-2).mean(2)
     return total
+
+
+def wide_products(queries: Tensor, keys: Tensor) -> Tensor:
+    """Products [..., Q, K] of queries [..., Q, D] and keys [..., K, D], in float32 at least.
+
+    An accelerator multiplies half precision and adds in float32 by itself: no wide copy of the keys.
+    """
+    if queries.device.type == "cuda" and queries.dtype in (torch.bfloat16, torch.float16):
+        flat = torch.bmm(
+            queries.reshape(-1, *queries.shape[-2:]),
+            keys.reshape(-1, *keys.shape[-2:]).mT,
+            out_dtype=torch.float32,
+        )
+        return flat.view(*queries.shape[:-1], keys.shape[-2])
+    exact = torch.promote_types(keys.dtype, torch.float32)
+    return queries.to(exact) @ keys.to(exact).mT
 
 
 def softcapped(logits: Tensor, softcap: float | None) -> Tensor:
@@ -66,12 +83,6 @@ def surprise(logits: Tensor, targets: Tensor) -> Tensor:
     return wide.logsumexp(-1) - wide.gather(1, targets[:, None])[:, 0]
 
 
-@cache
-def _compiled(function: Callable[..., Tensor]) -> Callable[..., Tensor]:
-    """One kernel instead of a pass per operation; the plain function is its oracle."""
-    return torch.compile(function, dynamic=False)
-
-
 def novelty(
     hidden: Tensor,
     targets: Tensor,
@@ -85,13 +96,13 @@ def novelty(
     and they are consumed in place: [tokens, vocabulary] would dwarf the pot.
     """
     flat, wanted = hidden.flatten(0, 1), targets.flatten().to(hidden.device)
-    fused = hidden.device.type == "cuda"
-    rows = max(1, (most or (DEVICE_LOGITS if fused else VOCAB_LOGITS)) // vocabulary)
+    whole = hidden.device.type == "cuda"  # one kernel consumes them: no float32 copy
+    rows = max(1, (most or (DEVICE_LOGITS if whole else VOCAB_LOGITS)) // vocabulary)
     found = torch.empty(wanted.shape, dtype=torch.float32, device=hidden.device)
     for start in range(0, flat.shape[0], rows):
         logits = head(flat[start : start + rows])
-        if fused:
-            found[start : start + rows] = _compiled(surprise)(logits, wanted[start : start + rows])
+        if whole:
+            found[start : start + rows] = fused(surprise, logits.device)(logits, wanted[start : start + rows])
             continue
         logits = logits.float()
         picked = logits.gather(1, wanted[start : start + rows, None].to(logits.device))[:, 0]

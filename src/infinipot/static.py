@@ -78,12 +78,16 @@ def _numbers(pot: Pot) -> list[tuple[int, int, int]]:
 
 
 def _change(before: list[tuple[int, int, int]], after: list[tuple[int, int, int]]) -> Any:
-    """Fill and anchored as they will be, tokens and cycles as they grow."""
+    """Fill and anchored as they will be, tokens and cycles as they grow; None where nothing changes."""
+    if before == after:
+        return None
     layers = [(b[0], b[1] - a[1], b[2]) for a, b in zip(before[:-1], after[:-1], strict=True)]
     return layers, after[-1][0] - before[-1][0]
 
 
 def _set_numbers(pot: Pot, change: Any) -> None:
+    if change is None:
+        return
     layers, cycles = change
     for layer, (fill, more, anchored) in zip(pot.pot_layers, layers, strict=True):
         layer.fill, layer.tokens, layer.anchored = fill, layer.tokens + more, anchored
@@ -101,19 +105,20 @@ class Decoder:
         static: Static,
         forward: Callable[[Tensor, Pot], Tensor],
         head: Callable[[Tensor], Tensor],
-        novelty: bool,
     ) -> None:
-        self.static, self._forward, self._head, self._noting = static, forward, head, novelty
+        self.static, self._forward, self._head = static, forward, head
+        self._noting = False  # somebody will want to know how novel the tokens were
         self.hidden = self._length = self._logits = torch.empty(0)
         self._novelty: list[Tensor] = []
         self.written = 0  # tokens the pot has not been told of yet
 
-    def begin(self, hidden: Tensor) -> Tensor:
+    def begin(self, hidden: Tensor, novelty: bool) -> Tensor:
         """Go on from the pot as it is, after the hidden state [1, 1, H]; return logits [1, V]."""
         if not self.hidden.numel():
             self.hidden = hidden.clone()
             self._length = torch.zeros(1, dtype=torch.long, device=hidden.device)
         self._length.fill_(self.static.pot.fill)
+        self._noting = novelty
         self._logits = self._head(hidden[:, -1])
         return self._logits
 

@@ -10,16 +10,20 @@ from __future__ import annotations
 
 from typing import Any
 
+import torch
 from torch import Tensor, nn
 from transformers import AttentionInterface, AttentionMaskInterface
 from transformers.masking_utils import sdpa_mask
 
 from infinipot.attention import attend, attend_fixed, attend_grouped, attend_masked
+from infinipot.compiling import fused
 from infinipot.pot import Pot
 
 NAME = "infinipot"
+KERNEL = True  # false: plain torch, for comparison
 
 
+@torch.compiler.disable  # type: ignore[untyped-decorator]  # it changes the pot: not for the compiler
 def infinipot_attention(
     module: nn.Module,
     query: Tensor,
@@ -38,7 +42,7 @@ def infinipot_attention(
     if attention_mask is not None:
         out = attend_masked(query, key, value, scale, attention_mask, softcap)
     elif pot is not None and pot.length is not None:
-        out = attend_fixed(query, key, value, scale, pot.length, softcap)
+        out = _one_fixed(query, key, value, scale, pot.length, softcap)
     elif pot is not None and pot.grouped(index):
         rotation, manner = pot.layers[index].rotation, pot.manner
         out = attend_grouped(query, key, value, scale, rotation, manner.group, manner.window, softcap)
@@ -47,6 +51,18 @@ def infinipot_attention(
     if pot is not None:
         pot.observe(index, query, key, scale, softcap)
     return out.transpose(1, 2).contiguous(), None
+
+
+def _one_fixed(
+    query: Tensor, key: Tensor, value: Tensor, scale: float, length: Tensor, softcap: float | None
+) -> Tensor:
+    """One token on a pot whose fill only the device knows: by our kernel where it can."""
+    if KERNEL and query.device.type == "cuda" and softcap is None:
+        from infinipot import kernels
+
+        if kernels.serves(query, key):
+            return kernels.attend_filled(query, key, value, scale, length)
+    return fused(attend_fixed, query.device)(query, key, value, scale, length, softcap)
 
 
 def infinipot_mask(

@@ -1,20 +1,24 @@
-"""Norms and feed-forward blocks as fused kernels (torch.compile), for CUDA.
+"""A decoder's norms, feed-forward blocks and projections as fused kernels (torch.compile), for CUDA.
 
 Their many small element-wise steps cost more than their arithmetic. Modules are
 compiled in place through torch's own `Module.compile`; no model code changes,
-and layers of one shape share one compilation.
+and layers of one shape share one compilation. Our attention stays outside.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
-FUSED = ("RMSNorm", "MLP")
+import torch
+
+FUSED = ("DecoderLayer",)
 
 
-def fuse(decoder: Any) -> int:
-    """Compile every norm and feed-forward block; return how many."""
-    found = [module for module in decoder.modules() if type(module).__name__.endswith(FUSED)]
+def fuse(decoder: Any, kinds: Sequence[str] = FUSED) -> int:
+    """Compile every module of these kinds; return how many."""
+    torch._dynamo.config.allow_unspec_int_on_nn_module = True  # else every layer index compiles anew
+    found = [module for module in decoder.modules() if type(module).__name__.endswith(tuple(kinds))]
     for module in found:
-        module.compile(dynamic=False)
+        module.compile()
     return len(found)
