@@ -9,6 +9,7 @@ transformers.
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Hashable
 from typing import Any
 
@@ -25,6 +26,7 @@ class Static:
 
     def __init__(self, pot: Pot, capture: bool = True) -> None:
         self.pot, self.capture = pot, capture
+        self.reason = ""  # why nothing is captured any more
         self._seen: set[Hashable] = set()
         self._graphs: dict[Hashable, tuple[torch.cuda.CUDAGraph, list[Tensor], Tensor, Any]] = {}
         self._pool: Any = None
@@ -62,19 +64,35 @@ class Static:
         """Capture (which computes nothing yet), then replay."""
         buffers = [given.clone() for given in inputs]
         before = _numbers(self.pot)
-        graph = torch.cuda.CUDAGraph()
-        torch.cuda.synchronize()
-        with torch.cuda.graph(graph, pool=self._pool):
-            out = compute(*buffers)
-        self._pool = self._pool or graph.pool()
+        try:
+            graph, out = self._captured(lambda: compute(*buffers))
+        except RuntimeError as error:  # a model that asks the host on the way cannot be captured
+            self.capture, self.reason = False, str(error).splitlines()[0]
+            warnings.warn(f"not captured, so slower: {self.reason}", stacklevel=2)
+            _set_all(self.pot, before)  # nothing was computed
+            return compute(*inputs)
         self._graphs[key] = (graph, buffers, out, _change(before, _numbers(self.pot)))
         graph.replay()
         return out
+
+    def _captured(self, compute: Callable[[], Tensor]) -> tuple[torch.cuda.CUDAGraph, Tensor]:
+        graph = torch.cuda.CUDAGraph()
+        torch.cuda.synchronize()
+        with torch.cuda.graph(graph, pool=self._pool):
+            out = compute()
+        self._pool = self._pool or graph.pool()
+        return graph, out
 
 
 def _numbers(pot: Pot) -> list[tuple[int, int, int]]:
     """What the host knows of a pot: fill, tokens and anchored of each layer, and the cycles."""
     return [(layer.fill, layer.tokens, layer.anchored) for layer in pot.pot_layers] + [(pot.cycles, 0, 0)]
+
+
+def _set_all(pot: Pot, numbers: list[tuple[int, int, int]]) -> None:
+    for layer, found in zip(pot.pot_layers, numbers[:-1], strict=True):
+        layer.fill, layer.tokens, layer.anchored = found
+    pot.cycles = numbers[-1][0]
 
 
 def _change(before: list[tuple[int, int, int]], after: list[tuple[int, int, int]]) -> Any:

@@ -10,6 +10,7 @@ import torch
 
 from families import FAMILIES, build
 from infinipot.attention import attend, attend_fixed
+from infinipot.compiling import _OrPlain, fused
 from infinipot.hf.model import HFModel
 from infinipot.reader import Generation, Reader
 from infinipot.recipes import Recipe
@@ -112,3 +113,81 @@ def test_fixed_attention_is_attention_on_the_filled_slots(slots: int, softcap: f
         found = attend_fixed(query, keys, values, 0.4, torch.tensor([fill]), softcap)
         wanted = attend(query, keys[:, :, : fill + 1], values[:, :, : fill + 1], 0.4, None, softcap)
         torch.testing.assert_close(found, wanted, atol=1e-5, rtol=1e-5)
+
+
+class Fails(Static):
+    """Captures nothing: as with a model that asks the host in the middle of its forward."""
+
+    def _captured(self, compute):
+        for layer in self.pot.pot_layers:  # the host's side of it has happened, the device's has not
+            layer.fill, layer.tokens, layer.anchored = layer.fill + 3, layer.tokens + 3, 7
+        self.pot.cycles += 1
+        raise RuntimeError("operation not permitted when stream is capturing\nand more")
+
+
+class Replays(Static):
+    """Stands in for a GPU: a replay computes again from the pot's tensors, as recorded; cycles only."""
+
+    def run(self, key, inputs, compute):
+        return compute(*inputs) if key == "decode" else super().run(key, inputs, compute)
+
+    def _captured(self, compute):
+        state = [layer.copy() for layer in self.pot.pot_layers]
+        out = compute()
+        for layer, saved in zip(self.pot.pot_layers, state, strict=True):  # capture computes nothing
+            numbers = layer.fill, layer.tokens, layer.anchored
+            layer.restore(saved)
+            layer.fill, layer.tokens, layer.anchored = numbers
+        return Again(self, compute, out, [(x.fill, x.tokens, x.anchored) for x in state]), out
+
+
+class Again:
+    def __init__(self, static, compute, out, before) -> None:
+        self.static, self.compute, self.out, self.before = static, compute, out, before
+
+    def replay(self) -> None:
+        layers, pot = self.static.pot.pot_layers, self.static.pot
+        now = [(layer.fill, layer.tokens, layer.anchored) for layer in layers], pot.cycles
+        for layer, (fill, _, anchored) in zip(layers, self.before, strict=True):
+            layer.fill, layer.anchored = fill, anchored
+        self.out.copy_(self.compute())
+        for layer, numbers in zip(layers, now[0], strict=True):  # a replay tells the host nothing
+            layer.fill, layer.tokens, layer.anchored = numbers
+        pot.cycles = now[1]
+
+
+def test_replayed_cycles_leave_the_pot_of_plain_ones() -> None:
+    plain, static = pair(ToyModel())
+    static._static = Replays(static.pot)
+    for one in (plain, static):
+        one.read(TEXT * 12)
+        one.said = ["".join(one.chat("so?", Generation(70))) for _ in range(2)]
+        one.read(TEXT * 6)
+    assert len(static._static._graphs) >= 1
+    assert plain.said == static.said
+    assert plain.progress().cycles == static.progress().cycles
+    same_pots(plain, static)
+
+
+def test_what_cannot_be_captured_runs_plainly_and_says_so() -> None:
+    plain, static = pair(ToyModel())
+    static._static = Fails(static.pot)
+    with pytest.warns(UserWarning, match="not captured, so slower: operation not permitted when"):
+        static.read(TEXT * 9)
+    plain.read(TEXT * 9)
+    assert static._static.reason == "operation not permitted when stream is capturing"
+    assert plain.ask("so?", Generation(20)) == static.ask("so?", Generation(20))
+
+
+def test_what_cannot_be_compiled_runs_unfused() -> None:
+    def double(x: torch.Tensor) -> torch.Tensor:
+        return 2 * x
+
+    def broken(x: torch.Tensor) -> torch.Tensor:
+        raise torch._dynamo.exc.BackendCompilerFailed(double, RuntimeError("no C compiler"))
+
+    either = _OrPlain(double, broken)
+    with pytest.warns(UserWarning, match="double runs unfused"):
+        assert either(torch.ones(1)) == 2
+    assert either(torch.ones(1)) == 2  # quietly from now on
+    assert fused(double, torch.device("cpu")) is double
