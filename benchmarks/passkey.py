@@ -96,6 +96,24 @@ def table(done: list[dict]) -> str:
     return "\n".join(lines)
 
 
+def markdown(files: list[Path]) -> str:
+    """A table of what was found at each length and depth, recipe by recipe, from kept results."""
+    lines = [line for file in files for line in file.read_text().splitlines()]
+    done = [row for row in map(json.loads, lines) if "recipe" in row]
+    cells = sorted({(row["length"], row["depth"]) for row in done})
+    order = list(dict.fromkeys(row["recipe"] for row in done))
+    table = [
+        "| recipe | " + " | ".join(f"{length} at {depth:g}" for length, depth in cells) + " | all |",
+        "|---" * (len(cells) + 2) + "|",
+    ]
+    for recipe in order:
+        mine = [row for row in done if row["recipe"] == recipe]
+        parts = [[r["correct"] for r in mine if (r["length"], r["depth"]) == cell] for cell in cells]
+        found = [f"{sum(part):.0f} of {len(part)}" for part in [*parts, [r["correct"] for r in mine]]]
+        table.append(f"| `{recipe}` | " + " | ".join(found) + " |")
+    return "\n".join(table)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
@@ -119,7 +137,11 @@ def main() -> None:
     parser.add_argument("--device", default="auto")
     parser.add_argument("--dtype", default="auto")
     parser.add_argument("--out", type=Path, default=Path("passkey.jsonl"))
+    parser.add_argument("--markdown", type=Path, nargs="+", help="only print a table of these results")
     args = parser.parse_args()
+    if args.markdown:
+        print(markdown(args.markdown))
+        return
     done = []
     with args.out.open("w") as out:
         for row in rows(args):
