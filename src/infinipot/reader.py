@@ -36,6 +36,7 @@ class Model(Protocol):
 
     device: torch.device
     vocabulary: int
+    obstacle: str  # why its forward cannot be captured; empty where it can
 
     def new_pot(self, capacity: int, keep: int, manner: Manner = DEFAULT_MANNER) -> Pot:
         """Return an empty pot with this model's layers."""
@@ -115,7 +116,9 @@ class Reader:
         self._last: Tensor | None = None  # [B, 1, H] hidden state before the next token: its novelty needs it
         self._pending: list[int] = []  # tokens read, or said to the user, and not written yet
         self._ends = Ends(config.capacity) if manner.prompt == "truncate" else None
-        self.plain = Static.obstacle(self.pot, model.device)  # why nothing is captured; empty if it is
+        self.plain = model.obstacle or Static.obstacle(
+            self.pot, model.device
+        )  # why nothing is captured; empty if it is
         self._static = None if self.plain else Static(self.pot)
         self._decoder: Decoder | None = None
         self._talking = False  # a reply was given, so the next message is a further turn

@@ -37,7 +37,7 @@ class ToyModel:
             kv_heads,
             width,
         )
-        self.device, self.dtype = torch.device("cpu"), dtype
+        self.device, self.dtype, self.obstacle = torch.device("cpu"), dtype, ""
         self.frequencies = 10000.0 ** (-torch.arange(0, width, 2, dtype=torch.float64) / width)
         source = torch.Generator().manual_seed(seed)
         size = heads * width

@@ -34,7 +34,7 @@ class Watched:
 
     def __init__(self, model) -> None:
         self.model, self.most = model, 0
-        self.device, self.vocabulary = model.device, model.vocabulary
+        self.device, self.vocabulary, self.obstacle = model.device, model.vocabulary, model.obstacle
         self.new_pot, self.logits = model.new_pot, model.logits
 
     def forward(self, tokens: torch.Tensor, pot: Pot) -> torch.Tensor:

@@ -36,6 +36,7 @@ class HFModel:
         self.vocabulary: int = self.config.vocab_size
         self.head = model.get_output_embeddings()
         self.softcap: float | None = getattr(self.config, "final_logit_softcapping", None)
+        self.obstacle = _obstacle(model)
         try:
             self._probe()
         except InfiniPotError:
@@ -136,6 +137,15 @@ class _Recorder:
 
     def get_mask_sizes(self, query_length: int, *_: Any) -> tuple[int, int]:
         return query_length, 0
+
+
+def _obstacle(model: Any) -> str:
+    """Why this model's forward cannot be captured; empty where it can."""
+    if len({weight.device for weight in model.parameters()}) > 1:
+        return "the model is spread over several devices"
+    if any(hasattr(module, "_hf_hook") for module in model.modules()):
+        return "weights are moved while the model runs"
+    return ""
 
 
 def _same(found: Tensor, wanted: Tensor, otherwise: str, most: float = 0.02) -> None:
