@@ -22,8 +22,9 @@ from transformers import DynamicCache, LlamaConfig, LlamaForCausalLM
 from infinipot.hf import attention
 from infinipot.hf.fuse import fuse
 from infinipot.hf.model import HFModel
-from infinipot.reader import Generation, Reader
+from infinipot.reader import Reader
 from infinipot.recipes import Recipe
+from infinipot.sampling import Generation
 from infinipot.testing import ByteTokenizer
 
 SHAPES = {

@@ -18,8 +18,9 @@ import torch
 import transformers
 
 from infinipot.api import Engine, open_engine
-from infinipot.reader import Generation
-from infinipot.recipes import Recipe, find, parse_knob
+from infinipot.methods import find, parse_knob
+from infinipot.recipes import Recipe
+from infinipot.sampling import Generation
 from infinipot.tasks.passkey import Passkey, passkey, score
 
 

@@ -14,13 +14,14 @@ if TYPE_CHECKING:
     from infinipot.config import PotConfig
     from infinipot.errors import InfiniPotError
     from infinipot.hf.generate import generate_inputs
-    from infinipot.reader import Generation, Progress, Reader
+    from infinipot.reader import Progress, Reader
     from infinipot.recipes import Recipe
+    from infinipot.sampling import Generation
 
 __version__ = "0.1.0"
 
 _HOME = {
-    "Generation": "reader",
+    "Generation": "sampling",
     "InfiniPotError": "errors",
     "PotConfig": "config",
     "Progress": "reader",

@@ -18,10 +18,10 @@ from torch import Tensor
 from infinipot.catalyst import catalyst_text
 from infinipot.config import Manner, PotConfig
 from infinipot.distill import distill
-from infinipot.errors import ConfigError, InputError
+from infinipot.errors import InputError
 from infinipot.policy import Policy
 from infinipot.pot import DEFAULT_MANNER, Pot
-from infinipot.sampling import sample
+from infinipot.sampling import Generation, sample
 from infinipot.scores import novelty
 from infinipot.static import Decoder, Static
 from infinipot.text import Detokenizer, Format, Tokenizer
@@ -60,32 +60,6 @@ class Progress:
     waiting: int = 0  # tokens of the text that are there and not read yet
 
 
-@dataclass(frozen=True)
-class Generation:
-    """How an answer is generated."""
-
-    max_new_tokens: int = 128
-    temperature: float = 0.0
-    seed: int | None = None
-
-    def __post_init__(self) -> None:
-        if self.max_new_tokens < 1:
-            raise ConfigError(f"max-new-tokens is {self.max_new_tokens}; use at least 1")
-        if not (self.temperature == 0 or 1e-3 <= self.temperature <= 1e3):
-            raise ConfigError(f"temperature is {self.temperature:g}; use 0, or 0.001 to 1000")
-        if self.seed is not None and not 0 <= self.seed < 2**63:
-            raise ConfigError(f"seed is {self.seed}; use 0 to 2^63 - 1")
-
-    def generator(self, device: torch.device) -> torch.Generator:
-        """Return the random source of one answer."""
-        source = torch.Generator(device=device)
-        if self.seed is None:
-            source.seed()
-        else:
-            source.manual_seed(self.seed)
-        return source
-
-
 class Reader:
     """A model, a pot, and the text read so far.
 
@@ -116,9 +90,8 @@ class Reader:
         self._last: Tensor | None = None  # [B, 1, H] hidden state before the next token: its novelty needs it
         self._pending: list[int] = []  # tokens read, or said to the user, and not written yet
         self._ends = Ends(config.capacity) if manner.prompt == "truncate" else None
-        self.plain = model.obstacle or Static.obstacle(
-            self.pot, model.device
-        )  # why nothing is captured; empty if it is
+        # Why nothing is captured; empty where it is.
+        self.plain = model.obstacle or Static.obstacle(self.pot, model.device)
         self._static = None if self.plain else Static(self.pot)
         self._decoder: Decoder | None = None
         self._talking = False  # a reply was given, so the next message is a further turn

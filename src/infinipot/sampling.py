@@ -1,9 +1,39 @@
-"""Next tokens from logits: greedy, or drawn at a temperature. Pure functions."""
+"""How an answer is generated, and next tokens from logits: greedy, or drawn at a temperature."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import torch
 from torch import Tensor
+
+from infinipot.errors import ConfigError
+
+
+@dataclass(frozen=True)
+class Generation:
+    """How an answer is generated."""
+
+    max_new_tokens: int = 128
+    temperature: float = 0.0
+    seed: int | None = None
+
+    def __post_init__(self) -> None:
+        if self.max_new_tokens < 1:
+            raise ConfigError(f"max-new-tokens is {self.max_new_tokens}; use at least 1")
+        if not (self.temperature == 0 or 1e-3 <= self.temperature <= 1e3):
+            raise ConfigError(f"temperature is {self.temperature:g}; use 0, or 0.001 to 1000")
+        if self.seed is not None and not 0 <= self.seed < 2**63:
+            raise ConfigError(f"seed is {self.seed}; use 0 to 2^63 - 1")
+
+    def generator(self, device: torch.device) -> torch.Generator:
+        """Return the random source of one answer."""
+        source = torch.Generator(device=device)
+        if self.seed is None:
+            source.seed()
+        else:
+            source.manual_seed(self.seed)
+        return source
 
 
 def sample(logits: Tensor, temperature: float = 0.0, generator: torch.Generator | None = None) -> Tensor:

@@ -10,8 +10,8 @@ import torch
 
 import infinipot
 from infinipot.api import Engine, open_engine
-from infinipot.reader import Generation
 from infinipot.recipes import Recipe
+from infinipot.sampling import Generation
 from infinipot.tasks.logbook import logbook
 from infinipot.tasks.passkey import passkey, score
 

@@ -12,9 +12,11 @@ from hypothesis import strategies as st
 
 from families import FAMILIES, build
 from infinipot.hf.model import HFModel
+from infinipot.methods import METHODS, methods
 from infinipot.pot import Pot
-from infinipot.reader import Generation, Reader
-from infinipot.recipes import METHODS, Recipe, methods
+from infinipot.reader import Reader
+from infinipot.recipes import Recipe
+from infinipot.sampling import Generation
 from infinipot.testing import ByteTokenizer
 from infinipot.toy import ToyModel
 

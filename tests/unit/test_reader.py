@@ -11,7 +11,8 @@ from infinipot.config import PotConfig
 from infinipot.errors import ConfigError, InputError
 from infinipot.policies.infinipot import InfiniPot
 from infinipot.pot import Pot
-from infinipot.reader import Generation, Reader
+from infinipot.reader import Reader
+from infinipot.sampling import Generation
 from infinipot.testing import ByteTokenizer
 from infinipot.toy import ToyModel
 

@@ -15,9 +15,11 @@ from infinipot.config import PotConfig
 from infinipot.errors import ConfigError, InputError
 from infinipot.hf.generate import generate_inputs
 from infinipot.hf.model import HFModel
+from infinipot.methods import find, methods, parse_knob
 from infinipot.policy import registry
-from infinipot.reader import Generation, Reader
-from infinipot.recipes import Recipe, find, methods, parse_knob
+from infinipot.reader import Reader
+from infinipot.recipes import Recipe
+from infinipot.sampling import Generation
 from infinipot.testing import ByteTokenizer
 from infinipot.toy import ToyModel
 from infinipot.truncate import Ends

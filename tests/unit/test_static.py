@@ -12,8 +12,9 @@ from families import FAMILIES, build
 from infinipot.attention import attend, attend_fixed
 from infinipot.compiling import _OrPlain, fused
 from infinipot.hf.model import HFModel
-from infinipot.reader import Generation, Reader
+from infinipot.reader import Reader
 from infinipot.recipes import Recipe
+from infinipot.sampling import Generation
 from infinipot.static import Static
 from infinipot.testing import ByteTokenizer
 from infinipot.toy import ToyModel

@@ -48,7 +48,7 @@ def demo(
 
 
 def _row(fact: Fact, reader: Reader, short: Reader) -> dict[str, Any]:
-    from infinipot.reader import Generation
+    from infinipot.sampling import Generation
 
     wanted = Generation(ANSWER_TOKENS)
     pot, cut = reader.ask(fact.question, wanted), short.ask(fact.question, wanted)

@@ -9,8 +9,8 @@ import typer
 
 if TYPE_CHECKING:
     from infinipot.api import Engine
-    from infinipot.reader import Generation
     from infinipot.recipes import Recipe
+    from infinipot.sampling import Generation
 
 MODEL = "Model and pot"
 ANSWER = "Answer"
@@ -121,7 +121,8 @@ def open_engine(name: str, device: str, dtype: str) -> Engine:
 
 def recipe(name: str, settings: list[str] | None = None, **options: Any) -> Recipe:
     """Check the method, its sizes and settings before anything is loaded."""
-    from infinipot.recipes import Recipe, find, parse_knob
+    from infinipot.methods import find, parse_knob
+    from infinipot.recipes import Recipe
 
     method = find(name)
     options |= dict(parse_knob(text, method) for text in settings or [])
@@ -130,6 +131,6 @@ def recipe(name: str, settings: list[str] | None = None, **options: Any) -> Reci
 
 def generation(max_new_tokens: int, temperature: float, seed: int | None) -> Generation:
     """Return how the answer is to be generated."""
-    from infinipot.reader import Generation
+    from infinipot.sampling import Generation
 
     return Generation(max_new_tokens, temperature, seed)

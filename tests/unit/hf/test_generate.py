@@ -11,7 +11,8 @@ from infinipot.errors import InputError
 from infinipot.hf.generate import generate_inputs
 from infinipot.hf.model import HFModel
 from infinipot.policies.infinipot import InfiniPot
-from infinipot.reader import Generation, Reader
+from infinipot.reader import Reader
+from infinipot.sampling import Generation
 from infinipot.testing import ByteTokenizer
 
 

@@ -14,8 +14,9 @@ from transformers import AutoModelForCausalLM
 
 from families import build
 from infinipot.hf.model import HFModel
-from infinipot.reader import Generation, Reader
+from infinipot.reader import Reader
 from infinipot.recipes import Recipe
+from infinipot.sampling import Generation
 from infinipot.testing import ByteTokenizer
 
 TEXT = "The quick brown fox jumps over the lazy dog. " * 6
