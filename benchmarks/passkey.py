@@ -12,6 +12,7 @@ import json
 import platform
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import torch
@@ -46,16 +47,17 @@ def recipe_from(name: str, args: argparse.Namespace, engine: Engine) -> Recipe:
     method = find(name)
     knobs = {"novelty": args.novelty, "pool": args.pool}
     knobs |= dict(parse_knob(text, method) for text in args.set)
-    return Recipe.named(
+    drops = method.policy and method.bounded
+    found = Recipe.named(
         name,
         capacity=args.capacity,
-        keep=args.keep,
+        keep=args.keep if drops else None,
         step=args.step if method.step else None,
-        settle=False if args.no_settle else None,
-        catalyst=args.catalyst,
+        settle=False if args.no_settle and drops else None,
         format=args.format or engine.format,
         **{knob: value for knob, value in knobs.items() if knob in method.knobs},
     )
+    return replace(found, catalyst=args.catalyst)
 
 
 def rows(args: argparse.Namespace) -> Iterator[dict]:

@@ -48,7 +48,7 @@ class Recipe:
         step: int | None = None,
         opening: int = 0,
         settle: bool | None = None,
-        catalyst: str = "general",
+        catalyst: str | None = None,
         format: Format = "plain",
         **knobs: Any,
     ) -> Recipe:
@@ -57,6 +57,12 @@ class Recipe:
         `step` is another way to say `keep`: how many entries a distillation drops.
         """
         method = find(name)
+        if method.manner.prompt == "truncate" or method.manner.distil != "full":
+            for option, value in {"keep": keep, "step": step, "settle": settle}.items():
+                if value is not None:
+                    raise ConfigError(f"recipe '{name}' drops nothing while it reads: leave out --{option}")
+        if opening and not method.policy:
+            raise ConfigError(f"recipe '{name}' drops nothing from its cache: leave out --opening")
         if keep is not None and step is not None:
             raise ConfigError("keep and step say the same thing: give one of them")
         if step is not None and not 1 <= step < capacity:
@@ -69,7 +75,16 @@ class Recipe:
         given = {knob: value for knob, value in knobs.items() if value is not None}
         for knob in given:
             method.knob(knob)
-        return cls(method, PotConfig(capacity, keep, opening, settle), given, catalyst, format)
+        recipe = cls(method, PotConfig(capacity, keep, opening, settle), given, catalyst or "general", format)
+        if catalyst is not None and not recipe.uses_catalyst:
+            raise ConfigError(f"recipe '{name}' asks no catalyst here: leave out --catalyst")
+        return recipe
+
+    @property
+    def uses_catalyst(self) -> bool:
+        """Say whether a catalyst prompt is run at each distillation."""
+        policy = self.policy()
+        return policy is not None and "catalyst" in policy.needs
 
     def policy(self) -> Policy | None:
         """Return the policy with this recipe's knobs."""
@@ -97,11 +112,10 @@ class Recipe:
 
     def describe(self) -> dict[str, Any]:
         """Return the recipe as JSON-ready data."""
-        policy = self.policy()
         found = {
             "name": self.method.name,
             "bounds": self.method.bounds,
-            "catalyst": self.catalyst if policy and "catalyst" in policy.needs else None,
+            "catalyst": self.catalyst if self.uses_catalyst else None,
             "format": self.format,
             **asdict(self.config),
             **self.method.knobs,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+from dataclasses import replace
 from functools import cache
 
 import pytest
@@ -51,8 +52,8 @@ def model(family: str) -> HFModel:
 
 
 def reader(name: str, engine, **options) -> Reader:
-    options = {"capacity": 64, "catalyst": "a b", **SMALL.get(name, {}), **options}
-    return Recipe.named(name, **options).reader(engine, Endless())
+    options = {"capacity": 64, **SMALL.get(name, {}), **options}
+    return replace(Recipe.named(name, **options), catalyst="a b").reader(engine, Endless())
 
 
 @pytest.mark.parametrize("family", sorted(FAMILIES))

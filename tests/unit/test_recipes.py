@@ -36,8 +36,9 @@ def model() -> HFModel:
 
 def answered(name: str, **options) -> tuple[Reader, torch.Tensor]:
     """A reader that has read TEXT and QUESTION, and the logits after them."""
-    options = {"capacity": CAPACITY, "settle": False, "catalyst": "a b", **options}
-    one = Recipe.named(name, **options).reader(model(), ByteTokenizer())
+    recipe = replace(Recipe.named(name, capacity=CAPACITY, **options), catalyst="a b")
+    recipe = replace(recipe, config=replace(recipe.config, settle=False))
+    one = recipe.reader(model(), ByteTokenizer())
     one.frame = replace(one.frame, opening=[])
     for _ in one.reading_tokens([TEXT]):
         pass
@@ -172,6 +173,12 @@ def test_ends_hold_no_more_than_they_must() -> None:
         (lambda: Recipe.named("h2o", capacity=64, step=64), "step is 64; use 1 to 63"),
         (lambda: Recipe.named("h2o", capacity=64, step=0), "step is 0; use 1 to 63"),
         (lambda: Recipe.named("h2o", keep=10, step=4), "give one of them"),
+        (lambda: Recipe.named("full", keep=10), "leave out --keep"),
+        (lambda: Recipe.named("truncate", step=10), "leave out --step"),
+        (lambda: Recipe.named("snapkv", settle=True), "leave out --settle"),
+        (lambda: Recipe.named("truncate", opening=4), "leave out --opening"),
+        (lambda: Recipe.named("h2o", catalyst="general"), "leave out --catalyst"),
+        (lambda: Recipe.named(novelty=1.0, catalyst="general"), "leave out --catalyst"),
         (lambda: Recipe.named("self-extend", group=0), "group is 0"),
         (lambda: Recipe.named("self-extend", window=0), "window is 0"),
         (lambda: Recipe.named("sirllm", decay=1.5), "decay is 1.5"),
@@ -237,7 +244,7 @@ def test_knobs_reach_the_policy() -> None:
 
 @pytest.mark.parametrize("name", ["no-cr-rope", "snapkv", "self-extend"])
 def test_generate_refuses_positions_it_cannot_follow(name: str) -> None:
-    one = Recipe.named(name, capacity=64, catalyst="a b").reader(model(), ByteTokenizer())
+    one = Recipe.named(name, capacity=256).reader(model(), ByteTokenizer())
     one.read("some text")
     with pytest.raises(ConfigError, match=r"reader\.ask"):
         generate_inputs(one, "what?", 4)

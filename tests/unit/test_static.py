@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+from dataclasses import replace
 from functools import cache
 
 import pytest
@@ -33,8 +34,8 @@ def model(family: str) -> HFModel:
 
 def pair(engine, name: str = "infinipot", **options) -> tuple[Reader, Reader]:
     """The same reader twice, the second decoding at fixed shapes."""
-    options = {"capacity": 64, "catalyst": "a b", **options}
-    plain, static = (Recipe.named(name, **options).reader(engine, Endless()) for _ in range(2))
+    recipe = replace(Recipe.named(name, capacity=64, **options), catalyst="a b")
+    plain, static = (recipe.reader(engine, Endless()) for _ in range(2))
     static._static = Static(static.pot, capture=False)
     return plain, static
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from infinipot.catalyst import catalyst_text
+from infinipot.catalyst import QUESTION, catalyst_text
 from infinipot.cli import options as o
 from infinipot.cli.screen import Meter, note, stream_answer, summary, watch_reading
 from infinipot.config import DEFAULT_CAPACITY
@@ -41,7 +41,7 @@ def ask(
     step: o.Step = None,
     settings: o.Set = None,
     novelty: o.Novelty = None,
-    catalyst: o.Catalyst = "question",
+    catalyst: o.Catalyst = None,
     pool: o.Pool = None,
     pooling: o.PoolKind = None,
     opening: o.Opening = 0,
@@ -55,13 +55,14 @@ def ask(
     as_json: o.Json = False,
 ) -> None:
     """Read text of any length in a pot of fixed size, then answer a question about it."""
-    catalyst_text(catalyst, question)
+    catalyst_text(catalyst or QUESTION, question)
     if not question.strip():
         raise InputError("the question is empty")
     meter = open_files(file or [])
     method = o.recipe(
         recipe,
         settings,
+        QUESTION,
         capacity=capacity,
         keep=keep,
         step=step,

@@ -36,7 +36,7 @@ def chat(
     step: o.Step = None,
     settings: o.Set = None,
     novelty: o.Novelty = None,
-    catalyst: o.Catalyst = "general",
+    catalyst: o.Catalyst = None,
     pool: o.Pool = None,
     pooling: o.PoolKind = None,
     opening: o.Opening = 0,
@@ -53,7 +53,7 @@ def chat(
 
     With --json every reply is one JSON document on its own line.
     """
-    catalyst_text(catalyst)
+    catalyst_text(catalyst or "general")
     if file and "-" in file:
         raise InputError("chat reads your messages from standard input: give files by name")
     meter = open_files(file) if file else None

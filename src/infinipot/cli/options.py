@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from enum import StrEnum
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -63,10 +64,11 @@ Novelty = Annotated[
     typer.Option(help="Share of kept entries chosen by novelty.", show_default="0.5", rich_help_panel=MODEL),
 ]
 Catalyst = Annotated[
-    str,
+    str | None,
     typer.Option(
         metavar="NAME|TEXT",
         help="general, general-1, general-2, question, padding, unrelated, or a text of your own.",
+        show_default="question in ask, general in chat",
         rich_help_panel=MODEL,
     ),
 ]
@@ -119,14 +121,20 @@ def open_engine(name: str, device: str, dtype: str) -> Engine:
     return open_engine(name, device, dtype, on_pull=draw_pull)
 
 
-def recipe(name: str, settings: list[str] | None = None, **options: Any) -> Recipe:
-    """Check the method, its sizes and settings before anything is loaded."""
+def recipe(
+    name: str, settings: list[str] | None = None, otherwise: str = "general", **options: Any
+) -> Recipe:
+    """Check the method, its sizes and settings before anything is loaded.
+
+    `otherwise` is the catalyst where none was given.
+    """
     from infinipot.methods import find, parse_knob
     from infinipot.recipes import Recipe
 
     method = find(name)
     options |= dict(parse_knob(text, method) for text in settings or [])
-    return Recipe.named(name, **options)
+    found = Recipe.named(name, **options)
+    return found if options.get("catalyst") else replace(found, catalyst=otherwise)
 
 
 def generation(max_new_tokens: int, temperature: float, seed: int | None) -> Generation:

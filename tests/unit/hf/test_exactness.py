@@ -1,6 +1,7 @@
 """The pot against plain transformers and against the slow float64 oracle, on every family."""
 
 import copy
+from dataclasses import replace
 from functools import partial
 
 import pytest
@@ -163,7 +164,7 @@ def test_two_pots_of_one_model_may_have_different_regimes() -> None:
 @pytest.mark.parametrize("name", ["infinipot", "ccd", "h2o", "tova"])
 def test_a_model_that_hides_its_attention_is_refused(name: str) -> None:
     model = potted("llama-2")
-    reader = Recipe.named(name, capacity=64, catalyst="a b").reader(model, ByteTokenizer())
+    reader = replace(Recipe.named(name, capacity=64), catalyst="a b").reader(model, ByteTokenizer())
     reader.model.forward = lambda ids, pot: HFModel.forward(model, ids, _Blind(pot))
     with pytest.raises(ModelError, match="does not show its attention"):
         reader.read("x" * 100)
