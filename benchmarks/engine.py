@@ -182,6 +182,7 @@ def timed(reader: Reader, ids: list[int], cycles: list[float]) -> None:
 def check(dtype: torch.dtype) -> dict[str, object]:
     """Captured against plain: kept slots, and the tokens of an answer."""
     model = HFModel(build("small", dtype))
+    fuse(model.decoder)
     ids = ids_of(4000, 1024)
     static, plain = reader_on(model, 512, 256), reader_on(model, 512, 256)
     plain._static = None

@@ -46,7 +46,7 @@ def recipe_from(name: str, args: argparse.Namespace, engine: Engine) -> Recipe:
     """The recipe with those of the options that apply to it."""
     method = find(name)
     knobs = {"novelty": args.novelty, "pool": args.pool}
-    knobs |= dict(parse_knob(text, method) for text in args.set)
+    knobs |= dict(parse_knob(text, method) for text in args.set if text.split("=")[0] in method.knobs)
     drops = method.policy and method.bounded
     found = Recipe.named(
         name,
@@ -102,7 +102,8 @@ def table(done: list[dict]) -> str:
 def markdown(files: list[Path]) -> str:
     """A table of what was found at each length and depth, recipe by recipe, from kept results."""
     lines = [line for file in files for line in file.read_text().splitlines()]
-    done = [row for row in map(json.loads, lines) if "recipe" in row]
+    done = [row for row in map(json.loads, lines) if "correct" in row]
+    done = [{**row, "recipe": row.get("recipe", row.get("method"))} for row in done]  # older files say method
     cells = sorted({(row["length"], row["depth"]) for row in done})
     order = list(dict.fromkeys(row["recipe"] for row in done))
     table = [

@@ -49,10 +49,14 @@ class PotConfig:
         """Return how many new tokens one cycle reads beside a catalyst of this length."""
         room = self.capacity - self.kept - catalyst
         if room < 1:
-            need = self.kept + catalyst + 1
+            most = self.capacity - catalyst - 1
+            if self.keep is None or most < 1:
+                remedy = f"use --capacity {2 * (catalyst + 1)} or more"
+            else:
+                remedy = f"use --keep {most} or less (--step {catalyst + 1} or more)"
             raise ConfigError(
                 f"capacity {self.capacity} is too small for {self.kept} kept entries and a catalyst of "
-                f"{catalyst} tokens: use --capacity {need} or more, a smaller --keep, or a shorter catalyst"
+                f"{catalyst} tokens: {remedy}, or a shorter catalyst"
             )
         return room
 

@@ -27,9 +27,10 @@ def distill(pot: Pot, policy: Policy, budget: int, opening: int = 0, recent: int
     for _, layers in groupby(found, key=lambda evidence: (evidence.source.device, evidence.source.shape)):
         slots |= _choose(policy, list(layers), budget)
     pot.keep([slots.get(index) for index in range(len(pot.layers))])
-    for layer in pot.pot_layers:
-        kept = layer.novelty[:, :, :budget]
-        kept.copy_(policy.aged(kept))
+    if type(policy).aged is not Policy.aged:
+        for layer in pot.pot_layers:
+            kept = layer.novelty[:, :, :budget]
+            kept.copy_(policy.aged(kept))
 
 
 def _choose(policy: Policy, layers: Sequence[Evidence], budget: int) -> dict[int, Tensor]:

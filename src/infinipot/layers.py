@@ -45,7 +45,8 @@ class PotLayer:
     def _allocate(self, keys: Tensor, values: Tensor) -> None:
         # Head counts come from the tensors: under tensor parallelism the config's are wrong.
         batch, heads, _, dim = keys.shape
-        shape, kept = (batch, heads, self.capacity), self.keep_most if self.reset else 0
+        turns = self.reset and not self.grows  # else no key is ever turned
+        shape, kept = (batch, heads, self.capacity), self.keep_most if turns else 0
         self.keys = keys.new_zeros(*shape, dim)
         self.values = values.new_zeros(*shape, values.shape[-1])
         self.anchors = keys.new_zeros(batch, heads, kept, dim)
@@ -204,9 +205,9 @@ class PotLayer:
         """Take over another layer's content without moving in memory."""
         self.fill, self.tokens, self.anchored = other.fill, other.tokens, other.anchored
         self.last, self.summed = other.last, other.summed
+        self.clock.fill_(self.tokens)
         if not other.keys.numel():  # empty, so nothing here counts
             return
-        self.clock.fill_(self.tokens)
         for name, length in _COLUMNS.items():
             end = self.fill if length == "fill" else self.anchored
             getattr(self, name)[:, :, :end] = getattr(other, name)[:, :, :end]

@@ -70,8 +70,8 @@ class Method:
             return {"group": self.manner.group, "window": self.manner.window}
         if not self.policy:
             return {}
-        known = fields(registry()[self.policy])
-        return {knob.name: knob.default for knob in known if knob.name not in self.fixed}
+        plain = registry()[self.policy]()
+        return {knob.name: getattr(plain, knob.name) for knob in fields(plain) if knob.name not in self.fixed}
 
     def knob(self, name: str) -> Any:
         """Return the default of a knob, or say why there is none of that name."""
@@ -135,7 +135,9 @@ METHODS = (
         policy="infinipot",
         manner=Manner(positions="kept"),
         paper=f"{OURS}, section 4.4.3",
-        deviations="longrope and dynamic RoPE are held at the regime of the model's whole window",
+        deviations=(
+            "as infinipot; longrope and dynamic RoPE are held at the regime of the model's whole window"
+        ),
     ),
     Method(
         "truncate",
@@ -143,7 +145,10 @@ METHODS = (
         "one pass over one pot, again for every question",
         manner=Manner(prompt="truncate"),
         paper="TR: LongBench, Bai et al. 2023 (arXiv:2308.14508)",
-        deviations="room for the answer is left inside the capacity",
+        deviations=(
+            "room for the answer is left inside the capacity; the chat template's own tokens count in the "
+            "halves, where LongBench cuts before it"
+        ),
     ),
     Method(
         "swa",
@@ -154,7 +159,10 @@ METHODS = (
         step=64,
         settle=False,
         paper="Longformer, Beltagy et al. 2020 (arXiv:2004.05150)",
-        deviations="with --step N a token sees the last |M| - N to |M| entries, where exact is always |M|",
+        deviations=(
+            "with --step N a token sees the last |M| - N to |M| entries, where exact is always |M|; a "
+            "question enters at once"
+        ),
     ),
     Method(
         "streaming-llm",
@@ -202,12 +210,13 @@ METHODS = (
     Method(
         "self-extend",
         "The whole text, distant positions in groups so that they stay within the trained window",
-        "as full, with two products per pair of tokens",
+        "about twice full: its attention has no fused kernel",
         manner=Manner(distil="never", positions="grouped"),
         paper="Self-Extend, Jin et al. 2024 (arXiv:2401.01325)",
         deviations=(
-            "InfiniPot reports the best of (group, window) = (2, 1024), (2, 1536), (4, 2048); "
-            "the first is the default here"
+            "InfiniPot reports the best of (group, window) = (2, 1024), (2, 1536), (4, 2048); the first "
+            "is the default here; local layers keep their own window, and where every layer is local that "
+            "window is ignored"
         ),
     ),
 )
@@ -243,8 +252,12 @@ def parse_knob(text: str, method: Method) -> tuple[str, Any]:
     if not found:
         raise ConfigError(f"'{text}' is no setting: use NAME=VALUE")
     kind = type(method.knob(name))
+    if kind is bool:
+        if value.lower() not in ("true", "false"):
+            raise ConfigError(f"{name} is '{value}'; use true or false")
+        return name, value.lower() == "true"
     try:
-        return name, kind(value)
+        return name, kind(value) if kind in (int, float) else value
     except ValueError:
         word = "a whole number" if kind is int else "a number"
         raise ConfigError(f"{name} is '{value}'; use {word}") from None

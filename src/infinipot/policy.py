@@ -7,6 +7,7 @@ the entry point group `infinipot.policies`; our own use it too.
 
 from __future__ import annotations
 
+import warnings
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from functools import cache
@@ -48,7 +49,10 @@ class Policy(ABC):
 
     @abstractmethod
     def select(self, evidence: Evidence, budget: int) -> Tensor:
-        """Return exactly `budget` distinct slots to keep, ascending: [B, Hkv, budget]."""
+        """Return exactly `budget` distinct slots to keep, ascending: [B, Hkv, budget].
+
+        A row of B is one layer of one sequence; rows are chosen independently.
+        """
 
     def aged(self, novelty: Tensor) -> Tensor:
         """What becomes of the kept slots' novelty [B, Hkv, n] after a distillation."""
@@ -72,4 +76,14 @@ class ScoredPolicy(Policy):
 @cache
 def registry() -> dict[str, type[Policy]]:
     """Every installed policy by name."""
-    return {point.name: point.load() for point in sorted(entry_points(group=GROUP), key=lambda p: p.name)}
+    found = {}
+    for point in sorted(entry_points(group=GROUP), key=lambda point: point.name):
+        try:
+            cls = point.load()
+            cls()  # a recipe must work without settings
+        except Exception as error:
+            package = point.dist.name if point.dist else "an unknown package"
+            warnings.warn(f"policy '{point.name}' of {package} cannot be used: {error}", stacklevel=2)
+        else:
+            found[point.name] = cls
+    return found

@@ -34,7 +34,11 @@ class LayerSpec:
 
 @dataclass(frozen=True)
 class Evidence:
-    """All a policy may see of one layer when it chooses; S slots are filled."""
+    """All a policy may see when it chooses; S slots are filled.
+
+    Layers of one shape are stacked along B, so that a policy chooses for all of them at
+    once: rows must not look at each other. `layer` is the first one's index.
+    """
 
     layer: int
     source: Tensor  # [B, Hkv, S] position in the text, counted from 0

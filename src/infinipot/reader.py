@@ -100,6 +100,7 @@ class Reader:
 
     def clear(self) -> None:
         """Forget everything read and said; the pot's memory and what was captured for it stay."""
+        self._end()
         self.pot.clear()
         self.tokens_read, self.seconds, self._last, self._pending = 0, 0.0, None, []
         self._talking = self._fresh = False
@@ -147,7 +148,8 @@ class Reader:
         while len(waiting) > self._held:
             yield self._take(waiting)
         self.tokens_read += max(0, len(waiting) - self._ours)
-        self._pending = waiting
+        if waiting:
+            self._pending, self._talking = waiting, False
 
     @property
     def _held(self) -> int:
@@ -167,6 +169,9 @@ class Reader:
         self._talking = False
         self.tokens_read += max(0, count - self._ours)
         self._ours = max(0, self._ours - count)
+        self._pending = waiting[
+            : self._ours
+        ]  # counted before, or the prompt's: not lost if reading ends here
         self._fresh = self.pot.fill > self.config.kept
         if self.model.device.type == "cuda":
             torch.cuda.synchronize(self.model.device)  # else only the launches would be timed
@@ -196,9 +201,13 @@ class Reader:
         """Yield the answer's text as it is generated; the question and it use up this reader's pot."""
         yield from self._say(self._turn(question), generation, final=True)
 
-    def check(self, question: str) -> None:
+    def check(self, question: str, max_new_tokens: int = 1) -> None:
         """Refuse a question that is too long for the pot, before anything long is read."""
-        self._require(len(self._closing(question)), 1 + len(self.catalyst))
+        count = len(self.frame.opening) + len(self._closing(question))
+        if self._ends is not None:
+            self._require_cut(count, max_new_tokens)
+        else:
+            self._require(count - len(self.frame.opening), 1 + len(self.catalyst))
 
     def chat(self, message: str, generation: Generation = Generation()) -> Iterator[str]:  # noqa: B008
         """Yield the reply to a message; message and reply stay in the pot, however long the talk."""
@@ -234,7 +243,8 @@ class Reader:
         """
         ids = [*self._preamble(), *self._turn(question)]
         if self._ends is not None:
-            return self._cut(ids, max_new_tokens)
+            self._ends, cut = self._cut(ids, max_new_tokens)
+            return cut
         self._settle()
         self._make_room(len(ids), max_new_tokens)
         return ids
@@ -246,8 +256,9 @@ class Reader:
         `final` nothing will follow the answer, so it may use the pot to the brim.
         """
         prompt, most = [*self._preamble(), *prompt], generation.max_new_tokens
-        if self._ends is not None:
-            prompt = self._cut(prompt, most)
+        ends = self._ends
+        if ends is not None:
+            ends, prompt = self._cut(prompt, most)
         self._settle()
         brim = not self._drops or (final and len(prompt) + most <= self.pot.room)
         if not brim:
@@ -255,7 +266,7 @@ class Reader:
         hidden = self._write(prompt, scored=not brim or self.manner.distil == "prompt")
         if self.manner.distil == "prompt" and self.policy is not None:
             distill(self.pot, self.policy, self.config.capacity, self.config.opening)
-        self._talking = True
+        self._talking, self._ends = True, ends
         source = generation.generator(hidden.device)
         logits = self._begin(hidden[:, -1:], brim)
         try:
@@ -284,8 +295,9 @@ class Reader:
         fill = self.pot.fill + (self._decoder.written if self._decoder else 0)
         full = not brim and fill + 1 >= self.config.capacity - len(self.catalyst)
         if self._decoder is not None and not full:
+            logits = self._decoder.step(token)
             self._pending = []
-            return self._decoder.step(token)
+            return logits
         self._end()
         hidden = self._write([token], distil=full, recent=RECENT, scored=not brim)
         return self._begin(hidden[:, -1:], brim)
@@ -302,24 +314,31 @@ class Reader:
         else:
             self._pending = [token]
 
-    def _cut(self, prompt: list[int], most: int) -> list[int]:
-        """Begin an empty pot; return both ends of all that was said, to be written into it."""
+    def _cut(self, prompt: list[int], most: int) -> tuple[Ends, list[int]]:
+        """Empty the pot; return all that was said, and both ends of it to be written."""
         assert self._ends is not None
+        self._require_cut(len(prompt), most)
+        ends = self._ends.copy()
+        ends.push(prompt)
+        self.pot.clear()
+        self._last = None
+        return ends, ends.cut(self.config.capacity - most)
+
+    def _require_cut(self, count: int, most: int) -> None:
+        """Refuse a prompt that would be cut itself."""
         limit = self.config.capacity - most
-        if len(prompt) > limit // 2:
+        cut = self._ends is not None and self._ends.total + count > limit
+        if count > limit or (cut and count > limit // 2):
             raise InputError(
-                f"a question of {len(prompt)} tokens and an answer of up to {most} are too long for a pot of "
-                f"{self.config.capacity}: shorten them or use --capacity {2 * len(prompt) + most}"
+                f"a question of {count} tokens and an answer of up to {most} are too long for a pot of "
+                f"{self.config.capacity}: shorten them or use --capacity {2 * count + most}"
             )
-        self._ends.push(prompt)
-        self.pot, self._last, self._decoder = self._new_pot(), None, None
-        self._static = self._static and Static(self.pot)
-        return self._ends.cut(limit)
 
     # One forward ----------------------------------------------------------------
 
     def fork(self) -> Reader:
         """Return an independent reader with the same pot."""
+        self._end()
         twin = object.__new__(type(self))
         ends = None if self._ends is None else self._ends.copy()
         twin.__dict__.update(self.__dict__, pot=self.pot.fork(), _ends=ends, _decoder=None)
@@ -329,6 +348,7 @@ class Reader:
 
     def _preamble(self) -> list[int]:
         """What must be written before anything else: the opening, or an answer's last token."""
+        self._end()
         if self.pot.room < len(self.catalyst):
             raise InputError(
                 "this reader's pot was filled by its answer: use ask(), or fork() before answer()"

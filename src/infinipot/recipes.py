@@ -25,18 +25,8 @@ class Recipe:
     format: Format = "plain"
 
     def __post_init__(self) -> None:
-        policy, _ = self.policy(), self.manner()  # each checks its own knobs
-        if policy and self.method.bounded and policy.least > self.config.kept:
-            least = policy.least + self.step if self.method.step else 2 * policy.least
-            raise ConfigError(
-                f"recipe '{self.method.name}' keeps at least {policy.least} entries and "
-                f"{self.config.kept} would be left: use --capacity {least} or more"
-            )
-        if policy and not self.method.bounded and policy.least > self.config.capacity:
-            raise ConfigError(
-                f"recipe '{self.method.name}' keeps at least {policy.least} entries: "
-                f"use --capacity {policy.least} or more"
-            )
+        self.policy()
+        self.manner()  # each checks its own knobs
 
     @classmethod
     def named(
@@ -65,6 +55,7 @@ class Recipe:
             raise ConfigError(f"recipe '{name}' drops nothing from its cache: leave out --opening")
         if keep is not None and step is not None:
             raise ConfigError("keep and step say the same thing: give one of them")
+        asked_keep, asked_step = keep, step
         if step is not None and not 1 <= step < capacity:
             raise ConfigError(f"step is {step}; use 1 to {capacity - 1}, below the capacity")
         if step is None and keep is None:
@@ -76,9 +67,31 @@ class Recipe:
         for knob in given:
             method.knob(knob)
         recipe = cls(method, PotConfig(capacity, keep, opening, settle), given, catalyst or "general", format)
+        recipe._check_least(asked_keep, asked_step)
         if catalyst is not None and not recipe.uses_catalyst:
             raise ConfigError(f"recipe '{name}' asks no catalyst here: leave out --catalyst")
         return recipe
+
+    def _check_least(self, keep: int | None, step: int | None) -> None:
+        """Refuse a pot too small for the policy, naming a size that works for what the user gave."""
+        policy, capacity = self.policy(), self.config.capacity
+        least = policy.least if policy else 0
+        left = self.config.kept if self.method.bounded else capacity
+        if least <= left:
+            return
+        if keep is not None and least < capacity:
+            remedy = f"--keep {least}"
+        elif step is not None and least < capacity:
+            remedy = f"--step {capacity - least} or less"
+        elif not self.method.bounded or keep is not None:
+            remedy = f"--capacity {least + (keep is not None)}"
+        else:
+            default = self.method.step and min(self.method.step, max(1, capacity // 8))
+            remedy = f"--capacity {least + (step or default) if step or default else 2 * least}"
+        raise ConfigError(
+            f"recipe '{self.method.name}' keeps at least {least} entries and {left} would be left: "
+            f"use {remedy}" + ("" if "less" in remedy else " or more")
+        )
 
     @property
     def uses_catalyst(self) -> bool:

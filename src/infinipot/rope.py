@@ -32,6 +32,7 @@ class Rotation:
         """Make the tables long enough for `span` positions."""
         if span < len(self.cos):
             return
+        span = max(span, 2 * len(self.cos))  # tables that grow do so rarely
         steps = torch.arange(span + 1, dtype=torch.float64)
         angles = steps[:, None] * self.frequencies.cpu().double()  # [span + 1, R/2]
         self.cos = angles.cos().float().to(self.frequencies.device)

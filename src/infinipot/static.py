@@ -20,6 +20,8 @@ from infinipot.layers import PotLayer
 from infinipot.pot import Pot
 from infinipot.scores import surprise
 
+MOST = 8  # graphs of one pot: the steady cycle and a few more, so that their memory is bounded too
+
 
 class Static:
     """Graphs of one pot. A key names a computation; it is captured when it comes a second time."""
@@ -36,6 +38,10 @@ class Static:
         """Why this pot cannot be captured; empty where it can."""
         if device.type != "cuda":
             return f"graphs need a CUDA device, not {device.type}"
+        if device.index is not None and device.index != torch.cuda.current_device():
+            return "the model is not on the current card"
+        if "last" in pot.needs:
+            return "the recipe looks back at the last token's attention, which moves in memory"
         if not all(isinstance(layer, PotLayer) for layer in pot.layers):
             return "the model has local layers, whose windows move in memory"
         if pot.manner.grows or pot.manner.positions != "reset":
@@ -55,7 +61,7 @@ class Static:
             graph.replay()
             _set_numbers(self.pot, after)
             return out
-        if key not in self._seen or not self.capture:
+        if key not in self._seen or not self.capture or len(self._graphs) >= MOST:
             self._seen.add(key)
             return compute(*inputs)
         return self._record(key, inputs, compute)
@@ -145,14 +151,17 @@ class Decoder:
         given = torch.full((1, 1), token, dtype=torch.long, device=self._length.device)
         if self._noting:
             self._novelty.append(surprise(self._logits, given[0]))
-        self.written += 1
         pot = self.static.pot
         pot.length, pot.observing = self._length, False
         try:
             with torch.no_grad():
                 self._logits = self.static.run("decode", [given], self._step)
+        except BaseException:
+            del self._novelty[self.written :]
+            raise
         finally:
             pot.length, pot.observing = None, True
+        self.written += 1
         return self._logits
 
     def _step(self, token: Tensor) -> Tensor:

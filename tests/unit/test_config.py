@@ -25,6 +25,9 @@ def test_impossible_sizes_are_refused_in_one_line(bad: dict, says: str) -> None:
 
 
 def test_a_pot_too_small_for_its_catalyst_names_a_size_that_works() -> None:
-    with pytest.raises(ConfigError, match="--capacity 73"):
+    with pytest.raises(ConfigError, match=r"--keep 23 or less \(--step 41 or more\)"):
         PotConfig(capacity=64, keep=32).chunk(catalyst=40)
-    assert PotConfig(capacity=73, keep=32).chunk(catalyst=40) == 1
+    assert PotConfig(capacity=64, keep=23).chunk(catalyst=40) == 1
+    with pytest.raises(ConfigError, match="--capacity 82 or more"):
+        PotConfig(capacity=64).chunk(catalyst=40)
+    assert PotConfig(capacity=82).chunk(catalyst=40) == 1

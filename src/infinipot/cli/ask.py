@@ -78,7 +78,7 @@ def ask(
     engine = o.open_engine(model, device, dtype)
     chosen = replace(method, format=format.value if format else engine.format)
     reader = engine.reader(chosen, question)
-    reader.check(question)
+    reader.check(question, max_new_tokens)
     loaded = time.perf_counter()
     watch_reading(reader, meter)
     read = time.perf_counter()
@@ -112,12 +112,14 @@ def report(
     model: str, recipe: Recipe, reader: Reader, answer: str, seconds: dict[str, float]
 ) -> dict[str, Any]:
     """Return the document of `--json`."""
+    step = reader.progress()
     return {
         "answer": answer,
         "tokens_read": reader.tokens_read,
         "cycles": reader.pot.cycles,
-        "capacity": recipe.config.capacity,
-        "keep": recipe.config.kept,
+        "capacity": step.capacity,  # null where memory is not bounded
+        "keep": recipe.config.kept if recipe.method.bounded and recipe.method.policy else None,
+        "engine": f"plain: {reader.plain}" if reader.plain else "captured",
         "peak_memory_bytes": peak_memory_bytes(str(reader.model.device)),
         "seconds": {phase: round(value, 3) for phase, value in seconds.items()},
         "model": model,

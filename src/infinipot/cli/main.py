@@ -55,13 +55,13 @@ def run() -> None:
     except (KeyboardInterrupt, typer.Abort):
         status = _fail("interrupted", INTERRUPTED)
     except MemoryError:
-        status = _fail("out of memory: use a smaller --capacity or model", 2)
+        status = _fail("out of memory: use a smaller --capacity or model, or a recipe that bounds memory", 2)
     except (
         RuntimeError
     ) as error:  # torch's own, on a CPU or a GPU; known by name, since torch is not imported here
         if "allocate memory" not in str(error) and type(error).__name__ != "OutOfMemoryError":
             raise
-        status = _fail("out of memory: use a smaller --capacity or model", 2)
+        status = _fail("out of memory: use a smaller --capacity or model, or a recipe that bounds memory", 2)
     sys.exit(status or 0)
 
 

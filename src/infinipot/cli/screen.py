@@ -59,9 +59,10 @@ def summary(reader: Reader, recipe: Recipe | None = None) -> str:
     """One line about what was read, and what the reader of it must know of the recipe."""
     step, peak = reader.progress(), peak_memory_bytes(str(reader.model.device))
     pot = f"pot of {step.capacity:,} entries" if step.capacity else f"{step.fill:,} entries, not bounded"
+    cut = reader.manner.prompt == "truncate"  # nothing was read yet, or only both ends
+    took = "taken in" if cut else f"read in {step.seconds:.1f} s ({rate(step):,.0f}/s)"
     return (
-        f"{step.tokens_read:,} tokens read in {step.seconds:.1f} s ({rate(step):,.0f}/s), "
-        f"{step.cycles} cycles, {pot}, peak memory {gigabytes(peak)}"
+        f"{step.tokens_read:,} tokens {took}, {step.cycles} cycles, {pot}, peak memory {gigabytes(peak)}"
         + (f"; {recipe.method.name}: {recipe.note}" if recipe and recipe.note else "")
     )
 

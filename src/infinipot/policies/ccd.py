@@ -16,7 +16,10 @@ class LastToken(ScoredPolicy):
     """The slots to which the last token attends most, head by head (section 3.4, "CCD")."""
 
     paper: ClassVar[str] = "InfiniPot (EMNLP 2024), sections 3.2 and 3.4"
-    deviations: ClassVar[str] = "grouped query heads are averaged"
+    deviations: ClassVar[str] = (
+        "grouped query heads are averaged; the last chunk is distilled before a question, up to 64 recent "
+        "slots stay then and in the middle of an answer (ADR 4)"
+    )
 
     @property
     def needs(self) -> frozenset[Need]:

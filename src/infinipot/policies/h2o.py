@@ -19,8 +19,8 @@ class H2O(ScoredPolicy):
 
     paper: ClassVar[str] = "H2O, Zhang et al. 2023 (arXiv:2306.14048)"
     deviations: ClassVar[str] = (
-        "the four heavy hitters of InfiniPot's run are the default, H2O's own half and half is "
-        "--set heavy=N; grouped query heads are averaged; a question enters at once, not token by token"
+        "the four heavy hitters of InfiniPot's run are the default, H2O's own half and half is --set "
+        "heavy=N; grouped query heads are averaged; a question enters at once, not token by token"
     )
 
     heavy: int = 4

@@ -26,8 +26,9 @@ class InfiniPot(ScoredPolicy):
 
     paper: ClassVar[str] = "InfiniPot (EMNLP 2024), equations 2 and 4, Appendix B"
     deviations: ClassVar[str] = (
-        "|C| is not printed in the paper (half of |M| here); grouped query heads are averaged; "
-        "pooling and protected slots are additions, off by default"
+        "|C| is not printed in the paper (half of |M| here); grouped query heads are averaged; the last "
+        "chunk is distilled before a question, and up to 64 recent slots stay then and in the middle of "
+        "an answer (--no-settle, ADR 4); pooling and protected opening slots are additions, off by default"
     )
 
     novelty: float = 0.5

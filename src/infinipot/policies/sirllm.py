@@ -21,7 +21,11 @@ class SirLLM(ScoredPolicy):
     """
 
     paper: ClassVar[str] = "SirLLM, Yao et al. 2024 (ACL 2024)"
-    deviations: ClassVar[str] = "runs inside the CCD pipeline, as in InfiniPot's tables"
+    deviations: ClassVar[str] = (
+        "runs inside the CCD pipeline as in InfiniPot's tables, with its distillation before a question "
+        "and its 64 recent slots (ADR 4); no recent slots otherwise, as in SirLLM's own runs (--set "
+        "recent=N)"
+    )
 
     sinks: int = 4
     recent: int = 0

@@ -22,7 +22,8 @@ class SnapKV(ScoredPolicy):
     paper: ClassVar[str] = "SnapKV, Li et al. 2024 (arXiv:2404.14469)"
     deviations: ClassVar[str] = (
         "one choice per KV head, its query heads averaged (the original repeats KV heads and chooses per "
-        "query head); every further turn of a chat is distilled again"
+        "query head); every further turn of a chat is distilled again, observing what that turn wrote; "
+        "where every layer of a model is local, its window counts entries after the cut"
     )
 
     window: int = 32
