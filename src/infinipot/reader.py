@@ -343,7 +343,7 @@ class Reader:
         ends = None if self._ends is None else self._ends.copy()
         twin.__dict__.update(self.__dict__, pot=self.pot.fork(), _ends=ends, _decoder=None)
         if self._static is not None:
-            twin._static = Static(twin.pot)
+            twin._static = Static(twin.pot, self._static.capture)
         return twin
 
     def _preamble(self) -> list[int]:

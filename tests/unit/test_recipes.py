@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import copy
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
+from importlib import metadata
 
 import pytest
 import torch
@@ -16,7 +17,7 @@ from infinipot.errors import ConfigError, InputError
 from infinipot.hf.generate import generate_inputs
 from infinipot.hf.model import HFModel
 from infinipot.methods import find, methods, parse_knob
-from infinipot.policy import registry
+from infinipot.policy import GROUP, registry
 from infinipot.reader import Reader
 from infinipot.recipes import Recipe
 from infinipot.sampling import Generation
@@ -144,6 +145,63 @@ def test_a_truncated_talk_is_cut_afresh_at_every_turn() -> None:
         list(one.answer("q" * 30, Generation(10)))
 
 
+class Broken(ToyModel):
+    """Fails once, as when memory runs out."""
+
+    fails = False
+
+    def forward(self, tokens, pot):
+        if self.fails:
+            self.fails = False
+            raise MemoryError
+        return super().forward(tokens, pot)
+
+
+def test_a_truncated_turn_that_failed_is_not_said() -> None:
+    one = Recipe.named("truncate", capacity=64).reader(Broken(), ByteTokenizer())
+    one.read("x" * 100)
+    before = one._ends.total
+    one.model.fails = True
+    with pytest.raises(MemoryError):
+        list(one.chat("hello", Generation(4)))
+    assert one._ends.total == before
+    assert "".join(one.chat("hello", Generation(4))) is not None
+
+
+def test_a_first_message_that_fits_is_not_cut() -> None:
+    one = Recipe.named("truncate", capacity=128).reader(ToyModel(), ByteTokenizer())
+    assert len(list(one.generate(list(b"q" * 90), Generation(10)))) <= 10
+    one.check("q" * 40, max_new_tokens=16)
+    with pytest.raises(InputError, match="too long"):
+        one.check("q" * 90, max_new_tokens=16)  # now it would be cut
+
+
+def snap() -> Reader:
+    return Recipe.named("snapkv", capacity=64, window=8).reader(ToyModel(), ByteTokenizer(), None)
+
+
+def test_tokens_held_back_for_the_question_are_never_lost() -> None:
+    one = snap()
+    one.read("x" * 100)
+    assert one._pending == list(b"x" * 8)
+    steps = one.reading("y" * 5000)
+    next(steps)
+    steps.close()  # abandoned: what was counted is in the pot or still held
+    assert one.pot.tokens + len(one._pending) >= 100 + len(one.frame.opening)
+    recipe = Recipe.named("snapkv", capacity=128, window=100, format="chat")  # all of this is held back
+    talk = recipe.reader(ToyModel(), ByteTokenizer())
+    list(talk.chat("hi", Generation(3)))
+    talk.read("note")
+    talk.read("more")
+    frame = talk.frame
+    held = [*talk._pending, *talk._turn("q")]
+    text = bytes(token for token in held if token < 256)
+    assert text.count(b"note") == text.count(b"more") == 1
+    marker = list(frame.turn_before)
+    found = sum(held[i : i + len(marker)] == marker for i in range(len(held)))
+    assert found == 1  # one turn of the user, not two
+
+
 def test_ends_hold_no_more_than_they_must() -> None:
     ends = Ends(10)
     ends.push(range(7))
@@ -235,6 +293,35 @@ def test_every_recipe_states_what_it_is() -> None:
         assert method.bounded == (stated["bounds"] == "memory"), name
     unbounded = [name for name, method in methods().items() if not method.bounded]
     assert unbounded == ["full", "snapkv", "self-extend"]
+
+
+def test_a_knob_of_any_kind_is_read() -> None:
+    @dataclass(frozen=True)
+    class Any(registry()["h2o"]):
+        flag: bool = True
+        name: str | None = None
+
+    method = replace(find("h2o"), policy="any")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setitem(registry(), "any", Any)
+        assert parse_knob("flag=false", method) == ("flag", False)
+        assert parse_knob("name=x", method) == ("name", "x")
+        with pytest.raises(ConfigError, match="true or false"):
+            parse_knob("flag=0", method)
+
+
+def test_a_package_that_fails_does_not_stop_the_others() -> None:
+    class Point:
+        name, dist = "broken", None
+
+        def load(self):
+            raise ImportError("no module named nothing")
+
+    points = [*metadata.entry_points(group=GROUP), Point()]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("infinipot.policy.entry_points", lambda group: points)
+        with pytest.warns(UserWarning, match="policy .broken. of an unknown package cannot be used"):
+            assert set(registry.__wrapped__()) == set(registry())
 
 
 def test_knobs_reach_the_policy() -> None:

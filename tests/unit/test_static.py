@@ -16,7 +16,7 @@ from infinipot.hf.model import HFModel
 from infinipot.reader import Reader
 from infinipot.recipes import Recipe
 from infinipot.sampling import Generation
-from infinipot.static import Static
+from infinipot.static import MOST, Static
 from infinipot.testing import ByteTokenizer
 from infinipot.toy import ToyModel
 
@@ -90,6 +90,49 @@ def test_asking_leaves_no_trace_and_an_abandoned_answer_is_known() -> None:
     same_pots(plain, static)
 
 
+@pytest.mark.parametrize("then", ["read", "ask", "fork", "clear"])
+def test_an_answer_left_suspended_is_known_to_what_follows(then: str) -> None:
+    plain, static = pair(ToyModel())
+    pots = []
+    for one in (plain, static):
+        one.read(TEXT * 2)
+        answer = one.chat("tell me", Generation(30))
+        for _ in range(4):
+            next(answer)
+        if then == "read":
+            one.read("and more")
+        elif then == "ask":
+            one.ask("what?", Generation(5))
+        elif then == "fork":
+            one = one.fork()
+            one.read("and more")
+        else:
+            one.clear()
+            one.read("a new text")
+        pots.append(one)
+        answer.close()
+    assert pots[0].ask("so?", Generation(12)) == pots[1].ask("so?", Generation(12))
+    assert pots[0].pot.tokens == pots[1].pot.tokens
+    assert pots[0].pot.fill == pots[1].pot.fill
+
+
+def test_asking_before_reading_leaves_an_empty_pot() -> None:
+    plain, static = pair(ToyModel())
+    for one in (plain, static):
+        one.ask("hello?", Generation(5))
+        assert one.pot.fill == one.pot.tokens == 0
+        one.read(TEXT * 2)
+    same_pots(plain, static)
+
+
+def test_graphs_are_few() -> None:
+    static = Replays(ToyModel().new_pot(32, 16))
+    for key in range(40):
+        for _ in range(3):
+            static.run(key, [torch.zeros(1)], lambda x: x)
+    assert len(static._graphs) == MOST
+
+
 def test_a_policy_that_watches_every_token_decodes_plainly() -> None:
     _, static = pair(ToyModel(), "h2o")
     static.read(TEXT * 3)
@@ -103,6 +146,7 @@ def test_what_cannot_be_captured_says_why() -> None:
     assert "CUDA" in Static.obstacle(pot, cpu)
     assert Static.obstacle(pot, cuda) == ""
     assert "shapes" in Static.obstacle(Recipe.named("full").reader(ToyModel(), ByteTokenizer()).pot, cuda)
+    assert "last token" in Static.obstacle(Recipe.named("tova").reader(ToyModel(), ByteTokenizer()).pot, cuda)
     assert "local layers" in Static.obstacle(model("gemma-2").new_pot(32, 16), cuda)
     assert len(FAMILIES) > 10
 
