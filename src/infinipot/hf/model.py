@@ -141,10 +141,10 @@ class _Recorder:
 
 def _obstacle(model: Any) -> str:
     """Why this model's forward cannot be captured; empty where it can."""
-    if len({weight.device for weight in model.parameters()}) > 1:
-        return "the model is spread over several devices"
     if any(hasattr(module, "_hf_hook") for module in model.modules()):
         return "weights are moved while the model runs"
+    if len({weight.device for weight in model.parameters()}) > 1:
+        return "the model is spread over several devices"
     return ""
 
 

@@ -64,11 +64,13 @@ def test_ask_prints_exactly_one_json_document(model: str, text: str) -> None:
         "cycles",
         "capacity",
         "keep",
+        "engine",
         "peak_memory_bytes",
         "seconds",
         "model",
         "recipe",
     }
+    assert told["engine"] == "plain: graphs need a CUDA device, not cpu"
     tokenizer = small_tokenizers.build("qwen")
     whole = tokenizer(Path(text).read_text(), add_special_tokens=False, split_special_tokens=True)
     assert told["tokens_read"] == len(whole["input_ids"])
@@ -76,6 +78,25 @@ def test_ask_prints_exactly_one_json_document(model: str, text: str) -> None:
     assert (told["capacity"], told["keep"]) == (192, 96)
     assert set(told["seconds"]) == {"load", "read", "answer"}
     assert told["recipe"]["format"] == "chat"
+
+
+def test_a_recipe_is_one_flag_away_and_says_what_it_bounds(model: str, text: str) -> None:
+    options = ["--model", model, "--capacity", "192", "--json", "--max-new-tokens", "3"]
+    hurried = ["--recipe", "h2o", "--set", "heavy=8", "--step", "16"]
+    told = json.loads(run("ask", "--file", text, *hurried, *options, "What fell?").stdout)
+    assert (told["capacity"], told["keep"]) == (192, 176)
+    assert told["recipe"]["heavy"] == 8
+    assert told["recipe"]["note"] == "drops 16 entries at a time instead of one"
+    told = json.loads(run("ask", "--file", text, "--recipe", "full", *options, "What fell?").stdout)
+    assert told["capacity"] is told["keep"] is None
+    assert told["recipe"]["bounds"] == "nothing"
+    talk = run("chat", "--recipe", "truncate", *options, stdin=b"hello\nagain\n")
+    assert [set(json.loads(line)) for line in talk.stdout.splitlines()] == [{"reply", "cycles", "fill"}] * 2
+    shown = run(
+        "ask", "--file", text, "--recipe", "snapkv", "--model", model, "--capacity", "64", "What fell?"
+    )
+    assert b"not bounded" in shown.stderr
+    assert b"snapkv: bounds nothing until the prompt ends" in shown.stderr
 
 
 def test_several_files_and_standard_input_are_read_in_order(model: str, text: str, tmp_path: Path) -> None:
