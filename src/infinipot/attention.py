@@ -133,7 +133,8 @@ def _lower_right(queries: Tensor, keys: Tensor, values: Tensor, scale: float) ->
         return _split_cudnn(queries, keys, values, scale)
     if queries.dtype in (torch.bfloat16, torch.float16) and queries.shape[-1] <= 256:
         flash = torch.ops.aten._scaled_dot_product_flash_attention
-        return flash(queries, keys, values, 0.0, True, False, scale=scale)[0]  # type: ignore[no-any-return]
+        out: Tensor = flash(queries, keys, values, 0.0, True, False, scale=scale)[0]
+        return out
     repeat = queries.shape[1] // keys.shape[1]
     if queries.shape[2] == keys.shape[2]:
         return F.scaled_dot_product_attention(

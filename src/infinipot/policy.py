@@ -81,7 +81,7 @@ def registry() -> dict[str, type[Policy]]:
         try:
             cls = point.load()
             cls()  # a recipe must work without settings
-        except Exception as error:
+        except Exception as error:  # another package's fault must not stop ours
             package = point.dist.name if point.dist else "an unknown package"
             warnings.warn(f"policy '{point.name}' of {package} cannot be used: {error}", stacklevel=2)
         else:

@@ -9,7 +9,7 @@ from functools import cache
 import pytest
 import torch
 
-from families import FAMILIES, build
+from families import build
 from infinipot.attention import attend, attend_fixed
 from infinipot.compiling import _OrPlain, fused
 from infinipot.hf.model import HFModel
@@ -148,7 +148,6 @@ def test_what_cannot_be_captured_says_why() -> None:
     assert "shapes" in Static.obstacle(Recipe.named("full").reader(ToyModel(), ByteTokenizer()).pot, cuda)
     assert "last token" in Static.obstacle(Recipe.named("tova").reader(ToyModel(), ByteTokenizer()).pot, cuda)
     assert "local layers" in Static.obstacle(model("gemma-2").new_pot(32, 16), cuda)
-    assert len(FAMILIES) > 10
 
 
 @pytest.mark.parametrize("softcap", [None, 5.0])
