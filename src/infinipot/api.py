@@ -25,9 +25,9 @@ class Engine:
     model: HFModel
     tokenizer: HFTokenizer
 
-    def reader(self, recipe: Recipe, question: str | None = None) -> Reader:
-        """Return a reader with an empty pot."""
-        return recipe.reader(self.model, self.tokenizer, question)
+    def reader(self, recipe: Recipe, question: str | None = None, bare: bool = False) -> Reader:
+        """Return a reader with an empty pot; arguments as in `Recipe.reader`."""
+        return recipe.reader(self.model, self.tokenizer, question, bare)
 
 
 def open_engine(

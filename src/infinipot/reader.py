@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Protocol
 
 import torch
@@ -77,6 +77,7 @@ class Reader:
         catalyst: str = "general",
         question: str | None = None,
         manner: Manner = DEFAULT_MANNER,
+        bare: bool = False,
     ) -> None:
         self.model, self.tokenizer, self.policy, self.config = model, tokenizer, policy, config
         self.manner = manner
@@ -84,6 +85,8 @@ class Reader:
         self.frame = tokenizer.frame(format)
         self.catalyst = self._closing(catalyst_text(catalyst, question)) if "catalyst" in self.needs else []
         config.chunk(len(self.catalyst))
+        if bare:  # text and question are a complete prompt as they are
+            self.frame = replace(self.frame, ask_before=())
         self.pot = self._new_pot()
         self.tokens_read = 0
         self.seconds = 0.0

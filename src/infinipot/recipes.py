@@ -110,8 +110,13 @@ class Recipe:
         manner = self.method.manner
         return replace(manner, **self.knobs) if manner.positions == "grouped" else manner
 
-    def reader(self, model: Model, tokenizer: Tokenizer, question: str | None = None) -> Reader:
-        """Return a reader with an empty pot; a question is needed for the catalyst of that name."""
+    def reader(
+        self, model: Model, tokenizer: Tokenizer, question: str | None = None, bare: bool = False
+    ) -> Reader:
+        """Return a reader with an empty pot; a question is needed for the catalyst of that name.
+
+        With `bare` nothing is put between a text and its question: both are one prompt as they are.
+        """
         return Reader(
             model,
             tokenizer,
@@ -121,6 +126,7 @@ class Recipe:
             self.catalyst,
             question,
             self.manner(),
+            bare,
         )
 
     def describe(self) -> dict[str, Any]:

@@ -1,0 +1,1 @@
+"""Quality of recipes over tasks: runs that can be resumed, and reports of them."""
