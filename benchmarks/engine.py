@@ -19,7 +19,10 @@ import torch
 import transformers
 from transformers import DynamicCache, LlamaConfig, LlamaForCausalLM
 
-from infinipot.hf import attention
+from infinipot import compiling, kernels, scores
+from infinipot.attention import _merged, attend_fixed
+from infinipot.batch import answer_all
+from infinipot.compiling import fused
 from infinipot.hf.fuse import fuse
 from infinipot.hf.model import HFModel
 from infinipot.reader import Reader
@@ -123,38 +126,69 @@ def attentions() -> dict[str, float]:
     return found
 
 
-def decode_kernel() -> dict[str, float]:
-    """Our decode kernel against plain torch in float64, and the microseconds of both."""
-    from infinipot import kernels
-    from infinipot.attention import attend_fixed
-    from infinipot.compiling import fused
+def graphed_us(run, times: int = 20) -> float:
+    """Microseconds of a computation inside a graph, so that launching it costs nothing."""
+    run()
+    graph = torch.cuda.CUDAGraph()
+    torch.cuda.synchronize()
+    with torch.cuda.graph(graph):
+        for _ in range(times):
+            run()
+    return 1e6 * seconds(graph.replay, 20) / times
 
+
+def relative(found: torch.Tensor, wanted: torch.Tensor) -> float:
+    return float((found.double() - wanted.double()).norm() / wanted.double().norm())
+
+
+def kernel_times() -> dict[str, object]:
+    """Each kernel against its plain twin at the shape of one layer: error, and microseconds of both."""
+    half = {"dtype": torch.bfloat16, "device": "cuda"}
     worst = 0.0
     for slots, heads, kv, dim in ((4096, 32, 8, 128), (1000, 12, 2, 128), (2048, 9, 3, 64)):
-        q = torch.randn(1, heads, 1, dim, dtype=torch.bfloat16, device="cuda")
-        k, v = (torch.randn(1, kv, slots, dim, dtype=torch.bfloat16, device="cuda") for _ in range(2))
-        for fill in (0, 1, 255, 256, slots // 2, slots - 1):
-            length = torch.tensor([fill], device="cuda")
-            found = kernels.attend_filled(q, k, v, dim**-0.5, length)
-            wanted = attend_fixed(q.double(), k.double(), v.double(), dim**-0.5, length)
-            worst = max(worst, float((found - wanted).norm() / wanted.norm()))
-    q = torch.randn(1, 32, 1, 128, dtype=torch.bfloat16, device="cuda")
-    k, v = (torch.randn(1, 8, 4096, 128, dtype=torch.bfloat16, device="cuda") for _ in range(2))
-    length = torch.tensor([4000], device="cuda")
-    plain = fused(attend_fixed, q.device)
-    times = {}
-    for name, run in {
-        "kernel_us": lambda: kernels.attend_filled(q, k, v, 0.1, length),
-        "torch_us": lambda: plain(q, k, v, 0.1, length),
-    }.items():
-        run()
-        graph = torch.cuda.CUDAGraph()
-        torch.cuda.synchronize()
-        with torch.cuda.graph(graph):
-            for _ in range(20):
-                run()
-        times[name] = 1e6 * seconds(graph.replay, 20) / 20
-    return {"worst_relative_error": worst, **times}
+        q, new, new_values = (torch.randn(2, many, 1, dim, **half) for many in (heads, kv, kv))
+        k, v = ([torch.randn(1, kv, slots, dim, **half) for _ in range(2)] for _ in range(2))
+        at = [torch.tensor([x.data_ptr() for x in those], device="cuda") for those in (k, v)]
+        for fills in ((0, 1), (255, 256), (slots // 2, slots - 1)):
+            length = torch.tensor(fills, device="cuda")
+            found = kernels.attend_rows(q, new, new_values, *at, length, slots, dim**-0.5)
+            for row in range(2):
+                part = slice(row, row + 1)
+                wanted = attend_fixed(
+                    q[part].double(), k[row].double(), v[row].double(), dim**-0.5, length[part]
+                )
+                worst = max(worst, relative(found[part], wanted))
+    found = {"decode, worst relative error": worst}
+    for many in (1, 8):
+        q, new, new_values = (torch.randn(many, heads, 1, 128, **half) for heads in (32, 8, 8))
+        k, v = ([torch.randn(1, 8, 4096, 128, **half) for _ in range(many)] for _ in range(2))
+        at = [torch.tensor([x.data_ptr() for x in those], device="cuda") for those in (k, v)]
+        length = torch.full((many,), 4000, device="cuda")
+        for piece in (128, 256, 512):
+            kernels.PIECE = piece
+            found[f"decode {many}, pieces of {piece}, us"] = graphed_us(
+                lambda q=q, new=new, nv=new_values, at=at, length=length: kernels.attend_rows(
+                    q, new, nv, *at, length, 4096, 0.1
+                )
+            )
+        kernels.PIECE = 256
+    q = torch.randn(1, 26, 32, 128, **half).transpose(1, 2)
+    keys = torch.randn(1, 8, 4096, 128, **half)
+    plain = fused(scores.received, q.device)
+    found["catalyst score, relative error"] = relative(
+        kernels.received(q, keys, 0.09), scores.received(q.double(), keys.double(), 0.09)
+    )
+    found["catalyst score, us"] = graphed_us(lambda: kernels.received(q, keys, 0.09))
+    found["catalyst score in torch, us"] = graphed_us(lambda: plain(q, keys, 0.09))
+    a, b = torch.randn(1, 2048, 32, 128, **half).transpose(1, 2), torch.randn(1, 2048, 32, 128, **half)
+    b = b.transpose(1, 2)
+    lse, other = torch.randn(2, 1, 32, 2048, device="cuda")
+    found["merge, relative error"] = relative(
+        kernels.merge(a.clone(), b, lse, other), _merged(a.double(), b.double(), lse, other)
+    )
+    found["merge, us"] = graphed_us(lambda: kernels.merge(a, b, lse, other))
+    found["merge in torch, us"] = graphed_us(lambda: fused(_merged, a.device)(a, b, lse, other))
+    return found
 
 
 def reader_on(model: HFModel, capacity: int, keep: int) -> Reader:
@@ -181,10 +215,10 @@ def timed(reader: Reader, ids: list[int], cycles: list[float]) -> None:
 
 def check(dtype: torch.dtype) -> dict[str, object]:
     """Captured against plain: kept slots, and the tokens of an answer."""
-    model = HFModel(build("small", dtype))
+    model, bare = HFModel(build("small", dtype)), HFModel(build("small", dtype))
     fuse(model.decoder)
     ids = ids_of(4000, 1024)
-    static, plain = reader_on(model, 512, 256), reader_on(model, 512, 256)
+    static, plain = reader_on(model, 512, 256), reader_on(bare, 512, 256)
     plain._static = None
 
     def same() -> str:
@@ -193,14 +227,23 @@ def check(dtype: torch.dtype) -> dict[str, object]:
         return f"{sum(slots)}/{len(slots)}"
 
     read(static, ids)
+    compiling.KERNELS = False  # the plain side: no graphs, no fusing, no kernels
     read(plain, ids)
+    compiling.KERNELS = True
     reading = same()
-    assert reading == f"{len(plain.pot.layers)}/{len(plain.pot.layers)}", "captured reading kept other slots"
+    exact = dtype == torch.float32
+    common = statistics.mean(
+        len(set(x.tolist()) & set(y.tolist())) / len(x)
+        for a, b in zip(static.pot.pot_layers, plain.pot.pot_layers, strict=True)
+        for x, y in zip(a.source[0, :, : a.fill], b.source[0, :, : b.fill], strict=True)
+    )
+    assert not exact or reading == f"{len(plain.pot.layers)}/{len(plain.pot.layers)}", "other slots were kept"
     answers = [list(one.generate([1, 2, 3], Generation(600))) for one in (static, plain)]
-    assert dtype != torch.float32 or answers[0] == answers[1], "captured decoding gave other tokens"
+    assert not exact or answers[0] == answers[1], "captured decoding gave other tokens"
     return {
         "dtype": str(dtype),
         "layers_with_the_same_slots": reading,
+        "share_of_slots_in_common": common,
         "the same after an answer longer than the pot": same()
         if answers[0] == answers[1]
         else "other answer",
@@ -217,6 +260,55 @@ def decode_ms(reader: Reader, count: int = 64) -> float:
         steps.append(now - last)
         last = now
     return 1000 * statistics.median(steps[8:])
+
+
+def parts_ms(reader: Reader, ids: list[int], rounds: int = 15) -> dict[str, float]:
+    """Milliseconds of a steady cycle, of its forward with novelty, and of its forward alone, in turns."""
+    reader.clear()
+    read(reader, ids[:16384])
+    reader.end()
+    reader._settle()
+    kept = reader.pot.fork()
+    chunk = ids[: reader.config.chunk(len(reader.catalyst))]
+    ways = {
+        "all": {"distil": True},
+        "with novelty": {"distil": False},
+        "forward alone": {"distil": False, "scored": False},
+    }
+    times: dict[str, list[float]] = {name: [] for name in ways}
+    for turn in range(rounds + 3):
+        for name, how in ways.items():
+            reader.pot.restore(kept)
+            took = seconds(lambda how=how: reader._write(chunk, **how))
+            if turn >= 3:  # first seen, then captured, then warm
+                times[name].append(1000 * took)
+    found = {name: statistics.median(values) for name, values in times.items()}
+    found["distillation incl. catalyst, share"] = 1 - found["with novelty"] / found["all"]
+    found["novelty, share"] = (found["with novelty"] - found["forward alone"]) / found["all"]
+    return found
+
+
+def together_ms(model: HFModel, ids: list[int], capacity: int, keep: int, many: int) -> dict[str, float]:
+    """Decode tokens a second of several documents at once against one alone, in one run."""
+    readers = [reader_on(model, capacity, keep) for _ in range(many)]
+    for index, reader in enumerate(readers):
+        read(reader, ids[: capacity + 700 * (index + 1)])
+    rates = {}
+    for count in (1, many):
+        for _ in range(2):  # the second time everything is captured
+            some = [reader.fork() for reader in readers[:count]]
+            steps, last = [], time.perf_counter()
+            for index, _ in answer_all(some, [[5, 6, 7]] * count, Generation(64)):
+                if index == count - 1:
+                    now = time.perf_counter()
+                    steps.append(now - last)
+                    last = now
+        rates[count] = count / statistics.median(steps[8:])
+    return {
+        "one, tokens/s": rates[1],
+        f"{many} at once, tokens/s": rates[many],
+        "ratio": rates[many] / rates[1],
+    }
 
 
 def full_kv(model: LlamaForCausalLM, length: int) -> dict[str, float]:
@@ -253,7 +345,8 @@ def main() -> None:
     parser.add_argument("--full", type=int, default=0, help="also transformers with full KV at this length")
     parser.add_argument("--fuse", default="DecoderLayer", help="kinds of modules to compile")
     parser.add_argument("--profile", action="store_true")
-    parser.add_argument("--no-kernel", action="store_true", help="decode with plain torch")
+    parser.add_argument("--no-kernel", action="store_true", help="plain torch instead of our kernels")
+    parser.add_argument("--documents", type=int, default=8, help="how many are answered at once")
     parser.add_argument("--quick", action="store_true", help="no checks and no attention variants")
     parser.add_argument("--out", type=Path)
     args = parser.parse_args()
@@ -266,9 +359,9 @@ def main() -> None:
         "ceilings": ceilings(),
         "attention_ms": {} if args.quick else attentions(),
     }
-    attention.KERNEL = not args.no_kernel
-    if not args.no_kernel:
-        result["decode_kernel"] = decode_kernel()
+    compiling.KERNELS = not args.no_kernel
+    if not (args.no_kernel or args.quick):
+        result["kernels"] = kernel_times()
     print(json.dumps(result, indent=1), flush=True)
     torch.cuda.empty_cache()
     bare = build("llama-3-8b", torch.bfloat16)
@@ -311,6 +404,10 @@ def main() -> None:
         )
         print(rows[-1], flush=True)
     result["rows"] = rows
+    result["cycle_ms"] = parts_ms(reader, ids)
+    print(result["cycle_ms"], flush=True)
+    result["together"] = together_ms(model, ids, args.capacity, args.keep, args.documents)
+    print(result["together"], flush=True)
     if args.profile:
         reader.clear()
         read(reader, ids[:8192])

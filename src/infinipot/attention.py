@@ -16,7 +16,7 @@ import torch.nn.functional as F
 from torch import Tensor
 from torch.nn.attention.bias import causal_lower_right
 
-from infinipot.compiling import fused
+from infinipot.compiling import fused, kernels
 from infinipot.rope import Rotation
 from infinipot.scores import softcapped, wide_products
 
@@ -109,6 +109,9 @@ def _split_cudnn(queries: Tensor, keys: Tensor, values: Tensor, scale: float) ->
     cached, cached_lse = attend_with(
         queries, keys[:, :, :old], values[:, :, :old], None, True, 0.0, False, False, scale=scale
     )[:2]
+    fast = kernels(queries.device)
+    if fast and fast.serves(queries, keys):
+        return fast.merge(new, cached, new_lse, cached_lse)  # type: ignore[no-any-return]
     return fused(_merged, queries.device)(new, cached, new_lse, cached_lse)
 
 

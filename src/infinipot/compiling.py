@@ -1,6 +1,6 @@
-"""Fused kernels for small tensor functions, where there is a compiler for the device (torch.compile, CUDA).
+"""Faster twins of tensor functions, where the device has them: compiled by torch, or our Triton kernels.
 
-The function itself stays what runs elsewhere, and the oracle of its fused twin.
+The function itself stays what runs elsewhere, and the oracle of its faster twin.
 Where compiling fails (no C compiler, an old card) it says so once and the
 function runs as it is.
 """
@@ -10,10 +10,27 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable
 from functools import cache
+from importlib import import_module
 from typing import Any
 
 import torch
 from torch import Tensor
+
+KERNELS = True  # false: plain torch everywhere, for comparison
+
+
+def kernels(device: torch.device) -> Any:
+    """Return our Triton kernels (`infinipot.kernels`), or None where they cannot run."""
+    return _triton() if KERNELS and device.type == "cuda" else None
+
+
+@cache
+def _triton() -> Any:
+    try:
+        return import_module("infinipot.kernels")
+    except ImportError as error:
+        warnings.warn(f"plain torch instead of our kernels: {error}", stacklevel=2)
+        return None
 
 
 def fused(function: Callable[..., Tensor], device: torch.device) -> Callable[..., Tensor]:

@@ -8,13 +8,13 @@ moves the chosen slots to the front and turns their keys to their new places
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from infinipot.compiling import fused
+from infinipot.compiling import fused, kernels
 from infinipot.errors import PotOverflowError
 from infinipot.rope import Rotation
 from infinipot.scores import received
@@ -69,27 +69,25 @@ class PotLayer:
         end = self.fill + count
         if end > self.capacity:
             self._enlarge(end)
-        self.keys[:, :, self.fill : end] = keys
-        self.values[:, :, self.fill : end] = values
-        self.source[:, :, self.fill : end] = self.clock + torch.arange(count, device=keys.device)
+        self._write(keys, values, end)
         self.clock += count
-        self.novelty[:, :, self.fill : end] = 0
-        self.running[:, :, self.fill : end] = 0
         self.fill, self.tokens = end, self.tokens + count
         return self.keys[:, :, :end], self.values[:, :, :end]
 
-    def append_at(self, keys: Tensor, values: Tensor, place: Tensor) -> tuple[Tensor, Tensor]:
-        """Write one entry at the slot `place` [1], a device tensor; return all slots, filled or not.
-
-        For captured graphs: neither shapes nor addresses depend on the fill, and nothing that the
-        host must know is changed; `settle` does that afterwards.
-        """
-        self.keys.index_copy_(2, place, keys)
-        self.values.index_copy_(2, place, values)
-        return self.keys, self.values
+    def _write(self, keys: Tensor, values: Tensor, end: int) -> None:
+        columns = [self.keys, self.values, self.source, self.novelty, self.running]
+        fast = kernels(keys.device)
+        if fast and fast.serves(keys, self.keys) and values.shape == keys.shape:
+            fast.append(keys, values, columns, self.clock, self.fill)
+            return
+        self.keys[:, :, self.fill : end] = keys
+        self.values[:, :, self.fill : end] = values
+        self.source[:, :, self.fill : end] = self.clock + torch.arange(keys.shape[2], device=keys.device)
+        self.novelty[:, :, self.fill : end] = 0
+        self.running[:, :, self.fill : end] = 0
 
     def settle(self, count: int, novelty: Tensor) -> None:
-        """Take note of `count` entries that `append_at` has written after the last slot."""
+        """Take note of `count` entries that were written after the last slot without telling this layer."""
         end = self.fill + count
         self.source[:, :, self.fill : end] = self.clock + torch.arange(count, device=self.clock.device)
         self.novelty[:, :, self.fill : end] = novelty.to(self.novelty.device)
@@ -122,8 +120,7 @@ class PotLayer:
         The last `catalyst` queries are not text: they leave their own score and no other trace.
         """
         if catalyst and "catalyst" in needs:
-            take = fused(received, keys.device)
-            self.catalyst = take(queries[:, :, -catalyst:], keys, scale, softcap)[..., :-catalyst]
+            self.catalyst = _received(queries[:, :, -catalyst:], keys, scale, softcap)[..., :-catalyst]
         text, end = queries.shape[2] - catalyst, keys.shape[2] - catalyst
         if not text:
             return
@@ -285,6 +282,55 @@ class WindowLayer:
     def tensors(self) -> list[Tensor]:
         """Every buffer this layer holds."""
         return [self.keys, self.values, self.anchors, self.turned]
+
+
+def _received(queries: Tensor, keys: Tensor, scale: float, softcap: float | None) -> Tensor:
+    """`scores.received`, by whatever is fastest on the device."""
+    fast = kernels(keys.device)
+    if fast and softcap is None and fast.serves(queries, keys):
+        return fast.received(queries, keys, scale)  # type: ignore[no-any-return]
+    return fused(received, keys.device)(queries, keys, scale, softcap)
+
+
+def keep_all(layers: Sequence[PotLayer], slots: Sequence[Tensor], table: Tensor | None) -> None:
+    """Keep the slots [B, Hkv, n] of every layer: in one launch where there is a table of addresses."""
+    fast = kernels(slots[0].device)
+    if table is None or fast is None or layers[0].last is not None:
+        for layer, chosen in zip(layers, slots, strict=True):
+            layer.keep(chosen)
+        return
+    first, count = layers[0], slots[0].shape[-1]
+    fast.keep(
+        table,
+        torch.stack(list(slots)),
+        first.rotation.cos,
+        first.rotation.sin,
+        first.anchored,
+        first.capacity,
+        first.keep_most,
+        first.keys.dtype,
+        first.summed,
+    )
+    for layer in layers:
+        layer.fill = layer.anchored = count
+        layer.catalyst = None
+
+
+def addresses(layers: Sequence[PotLayer]) -> Tensor | None:
+    """The table that `keep_all` needs, of layers that never move in memory; None where no kernel serves."""
+    first = layers[0]
+    fast = kernels(first.keys.device)
+    if fast is None or not fast.serves(first.keys, first.keys) or first.values.shape != first.keys.shape:
+        return None
+    alike = {(layer.keys.shape, layer.keys.dtype, layer.keys.device, id(layer.rotation)) for layer in layers}
+    turns = first.reset and not first.grows and first.rotation.width == first.keys.shape[-1]
+    if len(alike) > 1 or not turns:
+        return None
+    rows = [[getattr(layer, name).data_ptr() for name in _ADDRESSED] for layer in layers]
+    return torch.tensor(rows, dtype=torch.long, device=first.keys.device)
+
+
+_ADDRESSED = ("keys", "anchors", "written", "values", "source", "novelty", "running")
 
 
 def _pick(tensor: Tensor, slots: Tensor) -> Tensor:

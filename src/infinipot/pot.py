@@ -16,8 +16,9 @@ from typing import Literal
 import torch
 from torch import Tensor
 
+from infinipot.attention import attend, attend_grouped
 from infinipot.config import Manner
-from infinipot.layers import PotLayer, WindowLayer
+from infinipot.layers import PotLayer, WindowLayer, addresses, keep_all
 from infinipot.rope import Rotation
 
 Need = Literal["catalyst", "last", "running", "novelty"]
@@ -83,7 +84,7 @@ class Pot:
         self.cycles = 0
         self.watch = 0  # how many last tokens of the coming forward are catalyst: scored, then dropped
         self.observing = True
-        self.length: Tensor | None = None  # [1] fill on the device while entries are written by `append_at`
+        self._table: Tensor | None = None  # addresses of all layers, once they are there
 
     def _layer(self, spec: LayerSpec, rotation: Rotation, local: bool) -> PotLayer | WindowLayer:
         # A window at least as wide as the pot hides nothing: such a layer is distilled like any other.
@@ -128,11 +129,31 @@ class Pot:
         into = self.layers[layer]
         if not isinstance(into, PotLayer):
             return into.append(keys, values, self.watch)
-        return into.append(keys, values) if self.length is None else into.append_at(keys, values, self.length)
+        return into.append(keys, values)
 
-    def grouped(self, layer: int) -> bool:
-        """Say whether the layer attends in Self-Extend's way; a local one sees nothing far away."""
-        return self.manner.positions == "grouped" and isinstance(self.layers[layer], PotLayer)
+    def places(self, count: int, device: torch.device) -> Tensor:
+        """Positions [1, n] of the next tokens."""
+        return torch.arange(self.position, self.position + count, device=device)[None]
+
+    def attend(
+        self,
+        layer: int,
+        queries: Tensor,
+        keys: Tensor,
+        values: Tensor,
+        scale: float,
+        window: int | None = None,
+        softcap: float | None = None,
+    ) -> Tensor:
+        """Attention of new queries [B, Hq, n, D] on what `append` returned; observed on the way."""
+        grouped = self.manner.positions == "grouped"  # Self-Extend; a local layer sees nothing far away
+        if grouped and isinstance(self.layers[layer], PotLayer):
+            rotation, manner = self.layers[layer].rotation, self.manner
+            out = attend_grouped(queries, keys, values, scale, rotation, manner.group, manner.window, softcap)
+        else:
+            out = attend(queries, keys, values, scale, window, softcap)
+        self.observe(layer, queries, keys, scale, softcap)
+        return out
 
     def observe(
         self, layer: int, queries: Tensor, keys: Tensor, scale: float, softcap: float | None = None
@@ -191,9 +212,9 @@ class Pot:
     def keep(self, slots: Sequence[Tensor | None]) -> None:
         """Keep the given slots [B, Hkv, n] of every pot layer; positions become 0 .. n - 1 if they reset."""
         before = self.fill
-        for layer, chosen in zip(self.layers, slots, strict=True):
-            if isinstance(layer, PotLayer) and chosen is not None:
-                layer.keep(chosen)
+        if self._table is None:
+            self._table = addresses(self.pot_layers)
+        keep_all(self.pot_layers, [chosen for chosen in slots if chosen is not None], self._table)
         shift = before - self.fill
         for layer in self.layers:
             if isinstance(layer, WindowLayer) and self.manner.positions == "reset":

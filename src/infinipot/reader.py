@@ -17,17 +17,20 @@ from torch import Tensor
 
 from infinipot.catalyst import catalyst_text
 from infinipot.config import Manner, PotConfig
+from infinipot.decoding import Tail, Voice, speak
 from infinipot.distill import distill
 from infinipot.errors import InputError
 from infinipot.policy import Policy
 from infinipot.pot import DEFAULT_MANNER, Pot
-from infinipot.sampling import Generation, sample
+from infinipot.rows import Rows
+from infinipot.sampling import Generation
 from infinipot.scores import novelty
-from infinipot.static import Decoder, Static
+from infinipot.static import Static
 from infinipot.text import Detokenizer, Format, Tokenizer
 from infinipot.truncate import Ends
 
 BLOCK = 2048  # most tokens in one forward: bounds activations when the pot is large
+LONG = 512  # tokens from which on a forward without distillation is worth a graph
 RECENT = 64  # last slots that survive a distillation in the middle of an answer, so that it stays coherent
 
 
@@ -41,7 +44,7 @@ class Model(Protocol):
     def new_pot(self, capacity: int, keep: int, manner: Manner = DEFAULT_MANNER) -> Pot:
         """Return an empty pot with this model's layers."""
 
-    def forward(self, tokens: Tensor, pot: Pot) -> Tensor:
+    def forward(self, tokens: Tensor, pot: Pot | Rows) -> Tensor:
         """Write tokens [B, n] into the pot and return their hidden states [B, n, H]."""
 
     def logits(self, hidden: Tensor) -> Tensor:
@@ -96,14 +99,15 @@ class Reader:
         # Why nothing is captured; empty where it is.
         self.plain = model.obstacle or Static.obstacle(self.pot, model.device)
         self._static = None if self.plain else Static(self.pot)
-        self._decoder: Decoder | None = None
+        self._pace: torch.cuda.Event | None = None  # when the last forward but one is done
+        self.tail = Tail(self.pot)
         self._talking = False  # a reply was given, so the next message is a further turn
         self._ours = 0  # next tokens to be read that are the prompt's, not the text's
         self._fresh = False  # text was read since the last distillation
 
     def clear(self) -> None:
         """Forget everything read and said; the pot's memory and what was captured for it stay."""
-        self._end()
+        self.end()
         self.pot.clear()
         self.tokens_read, self.seconds, self._last, self._pending = 0, 0.0, None, []
         self._talking = self._fresh = False
@@ -150,6 +154,9 @@ class Reader:
                 yield self._take(waiting)
         while len(waiting) > self._held:
             yield self._take(waiting)
+        started = time.perf_counter()
+        self._keep_pace(last=True)
+        self.seconds += time.perf_counter() - started
         self.tokens_read += max(0, len(waiting) - self._ours)
         if waiting:
             self._pending, self._talking = waiting, False
@@ -176,10 +183,18 @@ class Reader:
             : self._ours
         ]  # counted before, or the prompt's: not lost if reading ends here
         self._fresh = self.pot.fill > self.config.kept
-        if self.model.device.type == "cuda":
-            torch.cuda.synchronize(self.model.device)  # else only the launches would be timed
+        self._keep_pace()
         self.seconds += time.perf_counter() - started
         return self.progress(len(waiting))
+
+    def _keep_pace(self, last: bool = False) -> None:
+        """Wait until the device is at most one forward behind, or not at all: then it never waits for us."""
+        if self.model.device.type == "cuda":
+            before, self._pace = self._pace, torch.cuda.Event()  # type: ignore[no-untyped-call]
+            self._pace.record()
+            for event in (before, self._pace) if last else (before,):
+                if event is not None:
+                    event.synchronize()
 
     def progress(self, waiting: int = 0) -> Progress:
         """Return where reading stands."""
@@ -198,11 +213,12 @@ class Reader:
             return "".join(self.answer(question, generation)).strip()
         finally:
             self.pot.restore(before.pot)
-            self.__dict__.update(before.__dict__, pot=self.pot, _static=self._static, _decoder=self._decoder)
+            kept = {"pot": self.pot, "_static": self._static, "tail": Tail(self.pot)}
+            self.__dict__.update(before.__dict__, **kept)
 
     def answer(self, question: str, generation: Generation = Generation()) -> Iterator[str]:  # noqa: B008
         """Yield the answer's text as it is generated; the question and it use up this reader's pot."""
-        yield from self._say(self._turn(question), generation, final=True)
+        yield from self._say(self.turn(question), generation, final=True)
 
     def check(self, question: str, max_new_tokens: int = 1) -> None:
         """Refuse a question that is too long for the pot, before anything long is read."""
@@ -214,9 +230,9 @@ class Reader:
 
     def chat(self, message: str, generation: Generation = Generation()) -> Iterator[str]:  # noqa: B008
         """Yield the reply to a message; message and reply stay in the pot, however long the talk."""
-        yield from self._say(self._turn(message), generation, final=False)
+        yield from self._say(self.turn(message), generation, final=False)
 
-    def _turn(self, message: str) -> list[int]:
+    def turn(self, message: str) -> list[int]:
         """A message in its place: after a text, after a reply, or first of all."""
         frame, ids = self.frame, self.tokenizer.encode(message)
         if self._talking:
@@ -229,22 +245,25 @@ class Reader:
 
     def _say(self, prompt: list[int], generation: Generation, final: bool) -> Iterator[str]:
         """Turn generated tokens into text, up to a stop string."""
-        text, stops = Detokenizer(self.tokenizer), self.frame.stop_strings
-        said = ""
+        text, said = Detokenizer(self.tokenizer), ""
         for token in self.generate(prompt, generation, final=final):
             piece = text.push(token)
             said = (said + piece)[-256:]
             yield piece
-            if any(stop in said.lstrip() for stop in stops):
+            if self.stopped(said):
                 return
         yield text.flush()
+
+    def stopped(self, said: str) -> bool:
+        """Say whether an answer has reached a stop string."""
+        return any(stop in said.lstrip() for stop in self.frame.stop_strings)
 
     def prompt(self, question: str, max_new_tokens: int) -> list[int]:
         """Return the question's tokens after making room for them and for an answer of that length.
 
         For engines that generate by themselves and cannot distil on the way.
         """
-        ids = [*self._preamble(), *self._turn(question)]
+        ids = [*self._preamble(), *self.turn(question)]
         if self._ends is not None:
             self._ends, cut = self._cut(ids, max_new_tokens)
             return cut
@@ -258,8 +277,19 @@ class Reader:
         Nothing of the prompt is lost: the pot is distilled before it if need be. With
         `final` nothing will follow the answer, so it may use the pot to the brim.
         """
-        prompt, most = [*self._preamble(), *prompt], generation.max_new_tokens
-        ends = self._ends
+        for _, token in speak([Voice(0, self, prompt, generation, final)]):
+            yield token
+
+    # What decoding asks (decoding.py) -------------------------------------------
+
+    @property
+    def stops(self) -> frozenset[int]:
+        """Tokens that end an answer."""
+        return self.tokenizer.stop_ids
+
+    def open(self, prompt: Sequence[int], most: int, final: bool) -> tuple[Tensor, bool]:
+        """Write the prompt; return its last hidden state [1, 1, H], and if the answer may fill the pot."""
+        prompt, ends = [*self._preamble(), *prompt], self._ends
         if ends is not None:
             ends, prompt = self._cut(prompt, most)
         self._settle()
@@ -270,52 +300,43 @@ class Reader:
         if self.manner.distil == "prompt" and self.policy is not None:
             distill(self.pot, self.policy, self.config.capacity, self.config.opening)
         self._talking, self._ends = True, ends
-        source = generation.generator(hidden.device)
-        logits = self._begin(hidden[:, -1:], brim)
-        try:
-            for step in range(most):
-                token = int(sample(logits, generation.temperature, source))
-                if token in self.tokenizer.stop_ids:
-                    return
-                self._say_later(token)
-                yield token
-                if step + 1 == most:
-                    return
-                logits = self._advance(token, brim)
-        finally:
-            self._end()
+        return hidden[:, -1:], brim
 
-    def _begin(self, hidden: Tensor, brim: bool) -> Tensor:
-        """Logits of the next token; further ones by a decoder, where it gives what the policy needs."""
-        if self._static is None or self.needs & {"last", "running"}:
-            return self.model.logits(hidden[:, -1])
-        if self._decoder is None:
-            self._decoder = Decoder(self._static, self.model.forward, self.model.logits)
-        return self._decoder.begin(hidden, novelty="novelty" in self.needs and not brim)
+    def full(self, brim: bool) -> bool:
+        """Say whether one more token means distilling after it."""
+        fill = self.pot.fill + self.tail.count
+        return not brim and fill + 1 >= self.config.capacity - len(self.catalyst)
 
-    def _advance(self, token: int, brim: bool) -> Tensor:
-        """Write a token of the answer, distilling when that fills the pot; return the next one's logits."""
-        fill = self.pot.fill + (self._decoder.written if self._decoder else 0)
-        full = not brim and fill + 1 >= self.config.capacity - len(self.catalyst)
-        if self._decoder is not None and not full:
-            logits = self._decoder.step(token)
-            self._pending = []
-            return logits
-        self._end()
-        hidden = self._write([token], distil=full, recent=RECENT, scored=not brim)
-        return self._begin(hidden[:, -1:], brim)
+    def fixed(self) -> bool:
+        """Say whether tokens may be written at fixed shapes."""
+        return self._static is not None and not self.needs & {"last", "running"}
 
-    def _end(self) -> None:
-        """Bring what a decoder has written to the pot's knowledge."""
-        if self._decoder is not None and self._decoder.end():
-            self._last = self._decoder.hidden.clone()
+    def noting(self, brim: bool) -> bool:
+        """Say whether somebody will ask how novel an answer's tokens were."""
+        return "novelty" in self.needs and not brim
 
-    def _say_later(self, token: int) -> None:
+    def say(self, token: int) -> None:
         """Remember a token that the user saw and the pot has not."""
         if self._ends is not None:
             self._ends.push([token])
         else:
             self._pending = [token]
+
+    def heard(self, hidden: Tensor | None = None) -> None:
+        """Forget it: it is written, and the pot knows if its hidden state is given."""
+        self._pending = []
+        if hidden is not None:
+            self._last = hidden
+
+    def advance(self, token: int, brim: bool) -> Tensor:
+        """Write a token alone, distilling when that fills the pot; return its hidden state [1, 1, H]."""
+        return self._write([token], distil=self.full(brim), recent=RECENT, scored=not brim)
+
+    def end(self) -> None:
+        """Bring what was written at fixed shapes to the pot's knowledge."""
+        hidden = self.tail.settle()
+        if hidden is not None:
+            self._last = hidden.clone()
 
     def _cut(self, prompt: list[int], most: int) -> tuple[Ends, list[int]]:
         """Empty the pot; return all that was said, and both ends of it to be written."""
@@ -341,17 +362,18 @@ class Reader:
 
     def fork(self) -> Reader:
         """Return an independent reader with the same pot."""
-        self._end()
+        self.end()
         twin = object.__new__(type(self))
         ends = None if self._ends is None else self._ends.copy()
-        twin.__dict__.update(self.__dict__, pot=self.pot.fork(), _ends=ends, _decoder=None)
+        pot = self.pot.fork()
+        twin.__dict__.update(self.__dict__, pot=pot, _ends=ends, tail=Tail(pot))
         if self._static is not None:
             twin._static = Static(twin.pot, self._static.capture)
         return twin
 
     def _preamble(self) -> list[int]:
         """What must be written before anything else: the opening, or an answer's last token."""
-        self._end()
+        self.end()
         if self.pot.room < len(self.catalyst):
             raise InputError(
                 "this reader's pot was filled by its answer: use ask(), or fork() before answer()"
@@ -400,7 +422,7 @@ class Reader:
         extra = self.catalyst if distil else []
         budget = self.config.kept if budget is None else budget
         recent = min(recent, budget // 4, budget - self.config.opening)
-        ids = torch.tensor([[*tokens, *extra]], dtype=torch.long, device=self.model.device)
+        ids = self._ids([*tokens, *extra])
 
         def compute(ids: Tensor, before: Tensor | None = None) -> Tensor:
             hidden = before if before is not None else torch.empty(0)
@@ -413,10 +435,11 @@ class Reader:
                 distill(self.pot, self.policy, budget, self.config.opening, recent)
             return hidden[:, -1:]
 
-        if self._static is not None and distil and self._last is not None:
+        if self._static is not None and (distil or len(tokens) >= LONG):
             first = self.pot.pot_layers[0]
-            key = (len(tokens), len(extra), budget, recent, scored, first.fill, first.anchored)
-            hidden = self._static.run(key, [ids, self._last], compute)
+            key = (len(tokens), distil, budget, recent, scored, first.fill, first.anchored)
+            inputs = [ids] if self._last is None else [ids, self._last]
+            hidden: Tensor = self._static.run((*key, len(inputs)), inputs, compute)
         else:
             hidden = compute(ids, self._last)
         if len(tokens):
@@ -424,6 +447,13 @@ class Reader:
         if distil:
             self._fresh = False
         return hidden
+
+    def _ids(self, tokens: list[int]) -> Tensor:
+        """Tokens [1, n] on the device, without waiting for it."""
+        ids = torch.tensor([tokens], dtype=torch.long)
+        if self.model.device.type != "cuda":
+            return ids.to(self.model.device)
+        return ids.pin_memory().to(self.model.device, non_blocking=True)
 
     def _novelty(self, hidden: Tensor, tokens: Tensor, last: Tensor | None) -> Tensor:
         """Novelty [B, n] of tokens; the very first has no past, so every token was equally likely."""

@@ -12,9 +12,9 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from infinipot.attention import attend, attend_fixed, attend_grouped
 from infinipot.config import Manner
 from infinipot.pot import DEFAULT_MANNER, LayerSpec, Pot
+from infinipot.rows import Rows
 
 
 class ToyModel:
@@ -54,28 +54,19 @@ class ToyModel:
         """Return an empty pot with this model's layers."""
         return Pot([LayerSpec(self.frequencies)] * self.layers, capacity, keep, manner)
 
-    def forward(self, tokens: Tensor, pot: Pot) -> Tensor:
+    def forward(self, tokens: Tensor, pot: Pot | Rows) -> Tensor:
         """Write tokens [B, n] into the pot and return their hidden states [B, n, H]."""
-        places = torch.arange(tokens.shape[1]) + (pot.position if pot.length is None else pot.length)
+        places = pot.places(tokens.shape[1], tokens.device)
         hidden = self.embedding[tokens]
         for index, block in enumerate(self.blocks):
             inner = F.rms_norm(hidden, hidden.shape[-1:])
             heads = {name: self._split(inner @ block[name].T) for name in ("q", "k", "v")}
             query, key = self._rotate(heads["q"], places), self._rotate(heads["k"], places)
             keys, values = pot.append(index, key, heads["v"])
-            seen = self._attend(index, query, keys, values, pot)
-            pot.observe(index, query, keys, self.width**-0.5)
+            seen = pot.attend(index, query, keys, values, self.width**-0.5)
             hidden = hidden + seen.transpose(1, 2).flatten(2) @ block["o"].T
             hidden = hidden + F.silu(F.rms_norm(hidden, hidden.shape[-1:]) @ block["up"].T)
         return F.rms_norm(hidden, hidden.shape[-1:])
-
-    def _attend(self, index: int, query: Tensor, keys: Tensor, values: Tensor, pot: Pot) -> Tensor:
-        if pot.length is not None:
-            return attend_fixed(query, keys, values, self.width**-0.5, pot.length)
-        if not pot.grouped(index):
-            return attend(query, keys, values, self.width**-0.5)
-        rotation, manner = pot.layers[index].rotation, pot.manner
-        return attend_grouped(query, keys, values, self.width**-0.5, rotation, manner.group, manner.window)
 
     def logits(self, hidden: Tensor) -> Tensor:
         """Next-token logits [..., V] of hidden states [..., H]."""
@@ -85,7 +76,7 @@ class ToyModel:
         return flat.view(*flat.shape[:-1], -1, self.width).transpose(1, 2)  # [B, heads, n, D]
 
     def _rotate(self, x: Tensor, places: Tensor) -> Tensor:
-        angles = places[:, None] * self.frequencies
+        angles = places[:, None, :, None] * self.frequencies  # [B, 1, n, D / 2]
         cos, sin = angles.cos().to(x.dtype), angles.sin().to(x.dtype)
         first, second = x.chunk(2, dim=-1)
         return torch.cat((first * cos - second * sin, second * cos + first * sin), dim=-1)

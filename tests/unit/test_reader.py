@@ -140,8 +140,8 @@ def test_text_after_a_reply_opens_a_new_turn() -> None:
     frame = potted.frame
     assert potted.pot.tokens == before + 1 + len(frame.turn_before) + 4  # 1: the reply's last token
     assert potted.tokens_read == read + 4
-    assert potted._turn("so?") == potted._closing("so?")
-    assert reader(format="chat")._turn("so?") == [*b"so?", *frame.ask_after]
+    assert potted.turn("so?") == potted._closing("so?")
+    assert reader(format="chat").turn("so?") == [*b"so?", *frame.ask_after]
 
 
 def test_reading_nothing_from_a_full_pot_ends() -> None:

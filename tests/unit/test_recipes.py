@@ -194,7 +194,7 @@ def test_tokens_held_back_for_the_question_are_never_lost() -> None:
     talk.read("note")
     talk.read("more")
     frame = talk.frame
-    held = [*talk._pending, *talk._turn("q")]
+    held = [*talk._pending, *talk.turn("q")]
     text = bytes(token for token in held if token < 256)
     assert text.count(b"note") == text.count(b"more") == 1
     marker = list(frame.turn_before)
@@ -348,5 +348,5 @@ def test_generate_gives_the_readers_own_tokens(name: str) -> None:
     with torch.no_grad():
         out = one.model.model.generate(**inputs, do_sample=False, pad_token_id=0)
     found = out[0, inputs["input_ids"].shape[1] :].tolist()
-    wanted = list(one.fork().generate(one._turn("what?"), Generation(8), final=True))
+    wanted = list(one.fork().generate(one.turn("what?"), Generation(8), final=True))
     assert [token for token in found if token not in one.tokenizer.stop_ids] == wanted

@@ -57,7 +57,7 @@ def test_families_decode_the_same_at_fixed_shapes(family: str) -> None:
     wanted = Generation(max_new_tokens=90)  # longer than the pot: distilled on the way
     first = [list(one.generate(one._closing("go on"), wanted)) for one in (plain, static)]
     assert first[0] == first[1]
-    assert static._decoder is not None
+    assert static.tail.hidden is not None
     same_pots(plain, static)
     second = ["".join(one.chat("and then?", Generation(20))) for one in (plain, static)]
     assert second[0] == second[1]
@@ -137,7 +137,7 @@ def test_a_policy_that_watches_every_token_decodes_plainly() -> None:
     _, static = pair(ToyModel(), "h2o")
     static.read(TEXT * 3)
     list(static.chat("so?", Generation(5)))
-    assert static._decoder is None
+    assert static.tail.hidden is None
 
 
 def test_what_cannot_be_captured_says_why() -> None:

@@ -7,7 +7,7 @@ import sys
 import typer
 
 from infinipot import __version__
-from infinipot.cli import ask, chat, demo, models, recipes
+from infinipot.cli import ask, chat, demo, eval, models, recipes, report
 from infinipot.errors import InfiniPotError
 
 app = typer.Typer(
@@ -20,7 +20,9 @@ app = typer.Typer(
 app.command("ask")(ask.ask)
 app.command("chat")(chat.chat)
 app.command("demo")(demo.demo)
+app.command("eval")(eval.evaluate)
 app.command("recipes")(recipes.recipes)
+app.command("report")(report.report)
 app.add_typer(models.app, name="models")
 
 

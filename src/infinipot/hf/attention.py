@@ -15,12 +15,11 @@ from torch import Tensor, nn
 from transformers import AttentionInterface, AttentionMaskInterface
 from transformers.masking_utils import sdpa_mask
 
-from infinipot.attention import attend, attend_fixed, attend_grouped, attend_masked
-from infinipot.compiling import fused
+from infinipot.attention import attend, attend_masked
 from infinipot.pot import Pot
+from infinipot.rows import Rows
 
 NAME = "infinipot"
-KERNEL = True  # false: plain torch, for comparison
 
 
 @torch.compiler.disable  # type: ignore[untyped-decorator]  # it changes the pot: not for the compiler
@@ -33,7 +32,7 @@ def infinipot_attention(
     scaling: float | None = None,
     softcap: float | None = None,
     sliding_window: int | None = None,
-    pot: Pot | None = None,
+    pot: Pot | Rows | None = None,
     **_: Any,
 ) -> tuple[Tensor, None]:
     """Attention output [B, Q, Hq, Dv]; shows queries and keys to the pot, if there is one."""
@@ -41,28 +40,13 @@ def infinipot_attention(
     index = int(getattr(module, "layer_idx", 0))
     if attention_mask is not None:
         out = attend_masked(query, key, value, scale, attention_mask, softcap)
-    elif pot is not None and pot.length is not None:
-        out = _one_fixed(query, key, value, scale, pot.length, softcap)
-    elif pot is not None and pot.grouped(index):
-        rotation, manner = pot.layers[index].rotation, pot.manner
-        out = attend_grouped(query, key, value, scale, rotation, manner.group, manner.window, softcap)
+        if isinstance(pot, Pot):
+            pot.observe(index, query, key, scale, softcap)
+    elif pot is not None:
+        out = pot.attend(index, query, key, value, scale, sliding_window, softcap)
     else:
         out = attend(query, key, value, scale, sliding_window, softcap)
-    if pot is not None:
-        pot.observe(index, query, key, scale, softcap)
     return out.transpose(1, 2).contiguous(), None
-
-
-def _one_fixed(
-    query: Tensor, key: Tensor, value: Tensor, scale: float, length: Tensor, softcap: float | None
-) -> Tensor:
-    """One token on a pot whose fill only the device knows: by our kernel where it can."""
-    if KERNEL and query.device.type == "cuda" and softcap is None:
-        from infinipot import kernels
-
-        if kernels.serves(query, key):
-            return kernels.attend_filled(query, key, value, scale, length)
-    return fused(attend_fixed, query.device)(query, key, value, scale, length, softcap)
 
 
 def infinipot_mask(

@@ -10,12 +10,13 @@ from transformers.cache_utils import Cache, CacheLayerMixin
 
 from infinipot.layers import WindowLayer
 from infinipot.pot import Pot
+from infinipot.rows import Rows
 
 
 class PotCache(Cache):  # type: ignore[misc]  # transformers is untyped
     """Shows a pot to transformers; holds no state of its own."""
 
-    def __init__(self, pot: Pot) -> None:
+    def __init__(self, pot: Pot | Rows) -> None:
         super().__init__(layers=[_Layer(pot, index) for index in range(len(pot.layers))])
         self.pot = pot
 
@@ -30,7 +31,7 @@ class _Layer(CacheLayerMixin):  # type: ignore[misc]
     is_compileable = False
     supports_early_init = False
 
-    def __init__(self, pot: Pot, index: int) -> None:
+    def __init__(self, pot: Pot | Rows, index: int) -> None:
         self.pot, self.index = pot, index
         self.is_initialized = True
 

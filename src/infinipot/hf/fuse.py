@@ -1,8 +1,8 @@
-"""A decoder's norms, feed-forward blocks and projections as fused kernels (torch.compile), for CUDA.
+"""A decoder's small steps in few kernels, for CUDA: joint products, and torch.compile for what is between.
 
-Their many small element-wise steps cost more than their arithmetic. Modules are
-compiled in place through torch's own `Module.compile`; no model code changes,
-and layers of one shape share one compilation. Our attention stays outside.
+The many element-wise steps cost more than their arithmetic. Modules are compiled in
+place through torch's own `Module.compile`; no model code changes, and layers of one
+shape share one compilation. Our attention stays outside.
 """
 
 from __future__ import annotations
@@ -12,11 +12,14 @@ from typing import Any
 
 import torch
 
+from infinipot.hf.joint import join
+
 FUSED = ("DecoderLayer",)
 
 
 def fuse(decoder: Any, kinds: Sequence[str] = FUSED) -> int:
-    """Compile every module of these kinds; return how many."""
+    """Join products and compile every module of these kinds; return how many were compiled."""
+    join(decoder)
     torch._dynamo.config.allow_unspec_int_on_nn_module = True  # else every layer index compiles anew
     found = [module for module in decoder.modules() if type(module).__name__.endswith(tuple(kinds))]
     for module in found:

@@ -20,6 +20,7 @@ from infinipot.hf.cache import PotCache
 from infinipot.hf.rope import frequencies, still
 from infinipot.pot import DEFAULT_MANNER, LayerSpec, Pot
 from infinipot.rope import Rotation
+from infinipot.rows import Rows
 
 PROBE_STEPS = 7
 
@@ -69,10 +70,9 @@ class HFModel:
         return pot
 
     @torch.no_grad()
-    def forward(self, tokens: Tensor, pot: Pot) -> Tensor:
+    def forward(self, tokens: Tensor, pot: Pot | Rows) -> Tensor:
         """Write tokens [B, n] into the pot and return their hidden states [B, n, H]."""
-        start = pot.position if pot.length is None else pot.length
-        places = (torch.arange(tokens.shape[1], device=tokens.device) + start)[None]
+        places = pot.places(tokens.shape[1], tokens.device)
         with still(self.decoder, self.config, pot.reach):
             out = self.decoder(
                 input_ids=tokens, position_ids=places, past_key_values=PotCache(pot), use_cache=True, pot=pot

@@ -7,7 +7,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
+
+if TYPE_CHECKING:
+    from infinipot.tasks.rows import BadRow
 
 Count = Callable[[str], int]  # tokens of a text
 
@@ -30,16 +33,20 @@ class Example:
     bare: bool = False
     chat: bool | None = None
     one_line: bool = False  # the answer ends at a newline, after at least one token
-    facts: Mapping[str, str | int | float] = field(default_factory=dict)  # length, depth, ...: go into its row
+    facts: Mapping[str, str | int | float] = field(
+        default_factory=dict
+    )  # length, depth, ...: go into its row
 
 
 class Task(Protocol):
     """A named set of examples."""
 
-    name: str
+    @property
+    def name(self) -> str:
+        """What it is called on the command line."""
 
-    def examples(self, count: Count) -> Iterator[Example]:
-        """Yield the examples, always the same ones in the same order."""
+    def examples(self, count: Count) -> Iterator[Example | BadRow]:
+        """Yield the examples, always the same ones in the same order; a row that makes none says why."""
 
     def score(self, prediction: str, example: Example) -> float:
         """From 0, wrong, to 1, right."""

@@ -9,6 +9,7 @@ import torch
 import transformers as tf
 
 from families import FAMILIES, build
+from infinipot.attention import attend
 from infinipot.config import PotConfig
 from infinipot.errors import ConfigError, ModelError
 from infinipot.hf.attention import infinipot_attention, register
@@ -177,7 +178,10 @@ class _Blind:
         self.pot = pot
 
     def __getattr__(self, name: str):
-        return (lambda *_: None) if name == "observe" else getattr(self.pot, name)
+        return self._attend if name == "attend" else getattr(self.pot, name)
+
+    def _attend(self, _layer, queries, keys, values, scale, window=None, softcap=None):
+        return attend(queries, keys, values, scale, window, softcap)
 
 
 def test_an_architecture_without_rope_is_refused_in_one_line() -> None:

@@ -1,0 +1,100 @@
+"""SnapKV of NVIDIA's kvpress, in an environment of its own (`--kvpress PYTHON`)."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Generator
+from pathlib import Path
+from typing import Any
+
+from infinipot.bench.clock import median_ms
+from infinipot.bench.peers.worker import PeerError, Worker, interpreter
+from infinipot.bench.plan import Plan, shown
+from infinipot.bench.rows import Row
+from infinipot.bench.shapes import SHAPES
+from infinipot.bench.steps import Step
+from infinipot.hf import catalog, store
+from infinipot.hf.loading import choose_device, choose_dtype
+
+NAME = "kvpress-snapkv"
+WARM = 2048  # tokens that warm up
+
+
+def measure(plan: Plan) -> Generator[Step | Row, None, None]:
+    """Yield a row for every capacity and length, shortest first."""
+    yield Step(f"{NAME}: loading")
+    rows = [(capacity, length) for capacity in plan.capacities for length in sorted(plan.lengths)]
+    try:
+        with _worker(plan) as worker:
+            yield from _rows(plan, worker, rows)
+    except PeerError as error:
+        yield from (Row(NAME, False, length, capacity, failed=str(error)) for capacity, length in rows)
+
+
+def _rows(plan: Plan, worker: Worker, rows: list[tuple[int, int]]) -> Generator[Step | Row, None, None]:
+    started = time.perf_counter()
+    device = choose_device(plan.device)
+    known = worker.ask(
+        {
+            "do": "load",
+            "model": "" if plan.random else _source(plan),
+            "shape": SHAPES[plan.random] if plan.random else None,
+            "device": str(device),
+            "dtype": str(choose_dtype(plan.dtype, device)).removeprefix("torch."),
+            "threads": plan.threads or 0,
+        },
+        plan.peer_limit,
+    )
+    shortest = min(plan.lengths)
+    sizes = {"do": "run", "new_tokens": plan.new_tokens}
+    worker.ask(
+        {**sizes, "length": min(shortest, WARM), "capacity": min(shortest, WARM) // 2}, plan.peer_limit
+    )
+    warm = time.perf_counter() - started
+    for capacity, length in rows:
+        yield Step(f"{NAME}: {shown(length)}")
+        try:
+            found = worker.ask({**sizes, "length": length, "capacity": capacity}, plan.peer_limit)
+        except PeerError as error:
+            yield Row(NAME, False, length, capacity, failed=str(error))
+            continue
+        yield _row(found, known, length, capacity, warm)
+
+
+def _row(found: dict[str, Any], known: dict[str, Any], length: int, capacity: int, warm: float) -> Row:
+    steps, versions = found.pop("steps_s"), known["versions"]
+    found.pop("peer")
+    beyond = (
+        f"beyond its trained window of {shown(known['trained'])}" if length > known["trained"] > 0 else ""
+    )
+    return Row(
+        NAME,
+        False,
+        length,
+        capacity,
+        note=beyond,
+        engine=f"kvpress {versions['kvpress']}, transformers {versions['transformers']}",
+        warm_up_s=warm,
+        decode_ms=median_ms(steps),
+        weight_bytes=known["weight_bytes"],
+        **found,
+    )
+
+
+def _worker(plan: Plan) -> Worker:
+    python = interpreter(plan.kvpress, "INFINIPOT_KVPRESS_PYTHON")
+    if not python:
+        raise PeerError("not installed: give --kvpress PYTHON, an interpreter that has it")
+    return Worker(python, "snapkv.py", plan.threads)
+
+
+def _source(plan: Plan) -> str:
+    """The folder or hub id that another interpreter can load too."""
+    if catalog.get(plan.model):
+        if not store.card(plan.model):
+            for _ in store.pull(plan.model):
+                pass
+        return str(store.path(plan.model))
+    if Path(plan.model).suffix == ".gguf":
+        raise PeerError("needs a model folder, not a .gguf file")
+    return plan.model

@@ -1,0 +1,128 @@
+"""Where the time of a steady cycle goes: the pot holds what was kept, and a whole chunk arrives.
+
+The same text tokens are written three times over: with everything; without
+catalyst, scores, selection, gather and re-rotation; and without novelty too.
+Rounds alternate, so that a noisy machine hurts all alike; what puts the pot
+back is not timed.
+"""
+
+from __future__ import annotations
+
+import statistics
+import time
+from collections.abc import Callable, Generator, Iterator
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+from infinipot.bench.clock import settle
+from infinipot.bench.steps import Step
+from infinipot.layers import WindowLayer
+from infinipot.reader import BLOCK, Reader
+
+VARIANTS = {
+    "complete": {"distil": True, "scored": True},
+    "undistilled": {"distil": False, "scored": True},
+    "forward": {"distil": False, "scored": False},
+}
+WARM = 3  # of each variant before it is timed: seen, captured, replayed; once where nothing is captured
+
+
+@dataclass(frozen=True)
+class Parts:
+    """Medians of one cycle's variants, in milliseconds."""
+
+    tokens: int  # of text in a cycle
+    catalyst: int  # more tokens, in the complete variant alone
+    complete_ms: float
+    undistilled_ms: float
+    forward_ms: float
+    rounds: tuple[dict[str, float], ...] = ()
+
+    @property
+    def distillation(self) -> float:
+        """Share of a cycle that the catalyst, scores, selection, gather and re-rotation take."""
+        return (self.complete_ms - self.undistilled_ms) / self.complete_ms
+
+    @property
+    def novelty(self) -> float:
+        """Share of a cycle that novelty takes, or whatever else is taken down of every token."""
+        return (self.undistilled_ms - self.forward_ms) / self.complete_ms
+
+    def describe(self) -> dict[str, Any]:
+        """Return the parts as JSON-ready data."""
+        return {
+            "text_tokens": self.tokens,
+            "catalyst_tokens": self.catalyst,
+            "complete_ms": round(self.complete_ms, 4),
+            "undistilled_ms": round(self.undistilled_ms, 4),
+            "forward_ms": round(self.forward_ms, 4),
+            "distillation_share": round(self.distillation, 5),
+            "novelty_share": round(self.novelty, 5),
+            "forward_share": round(self.forward_ms / self.complete_ms, 5),
+            "rounds_ms": [{name: round(ms, 4) for name, ms in turn.items()} for turn in self.rounds],
+        }
+
+
+def cycle_parts(reader: Reader, ids: list[int], rounds: int) -> Generator[Step, None, Parts]:
+    """Time the variants of a steady cycle, yielding before every round; the reader forgets what it read."""
+    chunk = reader.config.chunk(len(reader.catalyst))
+    again = steady(reader, ids)
+    warm = 1 if reader.plain else WARM
+    turns: list[dict[str, float]] = []
+    for turn in range(warm + rounds):
+        yield Step("parts of a cycle", turn, warm + rounds)
+        found = {}
+        for name in VARIANTS if turn % 2 else reversed(VARIANTS):
+            again()
+            found[name] = 1000 * timed(reader, partial(write, reader, ids[:chunk], **VARIANTS[name]))
+        turns.append(found)
+    reader.clear()
+    turns = turns[warm:]
+    middle = {f"{name}_ms": statistics.median(turn[name] for turn in turns) for name in VARIANTS}
+    return Parts(chunk, len(reader.catalyst), **middle, rounds=tuple(turns))
+
+
+def steady(reader: Reader, ids: list[int]) -> Callable[[], None]:
+    """Bring a reader to where a cycle begins; return what brings it there again."""
+    reader.clear()
+    first = reader.config.capacity - len(reader.catalyst)
+    write(reader, ids[:first], distil=True)
+    write(reader, ids[: reader.config.chunk(len(reader.catalyst))], distil=True)
+    return snapshot(reader)
+
+
+def snapshot(reader: Reader) -> Callable[[], None]:
+    """Return what puts a reader's pot back to how it is now; no tensor of it moves."""
+    saved, last = reader.pot.fork(), reader._last
+    windows = [(layer, layer.mark()) for layer in reader.pot.layers if isinstance(layer, WindowLayer)]
+
+    def again() -> None:
+        reader._end()
+        reader.pot.restore(saved)
+        for layer, mark in windows:
+            layer.rewind(mark)
+        reader._last, reader._pending, reader._fresh, reader._talking = last, [], False, False
+
+    return again
+
+
+def write(reader: Reader, ids: list[int], distil: bool, scored: bool = True) -> None:
+    """Write a chunk as the reader does: in blocks, distilling after the last."""
+    for block, last in blocks(ids):
+        reader._write(block, distil=distil and last, scored=scored)
+
+
+def blocks(ids: list[int]) -> Iterator[tuple[list[int], bool]]:
+    """Parts of a chunk that are one forward each, and whether nothing follows."""
+    for start in range(0, len(ids), BLOCK):
+        yield ids[start : start + BLOCK], start + BLOCK >= len(ids)
+
+
+def timed(reader: Reader, run: Callable[[], None]) -> float:
+    """Seconds until the device is done."""
+    settle(reader.model.device)
+    started = time.perf_counter()
+    run()
+    settle(reader.model.device)
+    return time.perf_counter() - started

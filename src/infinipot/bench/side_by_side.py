@@ -1,0 +1,198 @@
+"""One chunk and one answer, side by side: our complete cycle, plain transformers, llama.cpp.
+
+"New on cached" is a chunk of text on a cache that is already filled; ours does
+all of a cycle: catalyst, scores, novelty, selection, gather, re-rotation. Plain
+transformers computes one row of logits, the least it can do. Rounds alternate
+in one run, so that a noisy machine hurts all alike, and ratios are medians of
+each round's own.
+"""
+
+from __future__ import annotations
+
+import copy
+import statistics
+import time
+from collections.abc import Callable, Generator
+from contextlib import ExitStack
+from dataclasses import replace
+from itertools import pairwise
+from typing import Any
+
+import torch
+
+from infinipot.bench.clock import settle
+from infinipot.bench.peers import llama, plain
+from infinipot.bench.peers.worker import PeerError
+from infinipot.bench.plan import Plan
+from infinipot.bench.shares import WARM, snapshot, timed, write
+from infinipot.bench.steps import Step
+from infinipot.bench.subject import Subject, text
+from infinipot.config import PotConfig
+from infinipot.reader import Reader
+from infinipot.recipes import Recipe
+from infinipot.sampling import Generation
+
+TOKENS = 17  # of an answer in each round; the first is not timed
+Way = tuple[Callable[[], float], Callable[[], float]]  # seconds of a chunk, and of a token
+
+
+def measure(plan: Plan, subject: Subject) -> Generator[Step, None, dict[str, Any]]:
+    """Return seconds, tokens a second and ratios of every system."""
+    assert plan.chunk is not None
+    new, cached = plan.chunk
+    chunks: dict[str, list[float]] = {}
+    tokens: dict[str, list[float]] = {}
+    failed: dict[str, str] = {}
+    with ExitStack() as held:
+        ways = _ways(plan, subject, held, failed)
+        warm = 1 if subject.device.type == "cpu" else WARM
+        for turn in range(warm + plan.rounds):
+            for name in list(ways):
+                yield Step(f"side by side: {name}", turn, warm + plan.rounds)
+                found = _once(ways[name])
+                if isinstance(found, str):
+                    failed[name] = found
+                    del ways[name]
+                elif turn >= warm:
+                    chunks.setdefault(name, []).append(found[0])
+                    tokens.setdefault(name, []).append(found[1])
+    return {
+        "chunk": f"{new} new on {cached} cached",
+        "answer": f"decode at {new + cached}",
+        "threads": torch.get_num_threads(),
+        "reading": _summary(chunks, new),
+        "decoding": _summary(tokens, 1),
+        "failed": failed,
+    }
+
+
+def _once(way: Way) -> tuple[float, float] | str:
+    try:
+        return way[0](), way[1]()
+    except PeerError as error:
+        return str(error)
+
+
+def _ways(plan: Plan, subject: Subject, held: ExitStack, failed: dict[str, str]) -> dict[str, Way]:
+    """How each system reads the chunk and writes a token."""
+    ways: dict[str, Way] = {}
+    if "transformers" in plan.peers:
+        # A copy: ours may prepare the weights in its own way.
+        ways["transformers"] = _transformers(plan, replace(subject, bare=copy.deepcopy(subject.bare)))
+    if "llama.cpp" in plan.peers:
+        try:
+            ways["llama.cpp"] = _llama(plan, held)
+        except PeerError as error:
+            failed["llama.cpp"] = str(error)
+    for name in plan.recipes:
+        ways[name] = _ours(plan, subject, name)
+    return ways
+
+
+def _ours(plan: Plan, subject: Subject, name: str) -> Way:
+    new, cached = plan.chunk or (0, 0)
+    ids = text(new + cached, subject.vocabulary)
+    catalyst = len(subject.reader(Recipe.named(name, capacity=4 * (new + cached))).catalyst)
+    sized = Recipe.named(name, capacity=new + cached + catalyst, keep=cached)
+    reader = subject.reader(sized)
+    write(reader, ids[:cached], distil=False)
+    again = snapshot(reader)
+    large = replace(sized, config=PotConfig(new + cached + catalyst + 2 * TOKENS, cached))
+    filled = subject.reader(large)
+    write(filled, ids, distil=False, scored=False)
+    back = snapshot(filled)
+
+    def chunk() -> float:
+        again()
+        took = timed(reader, lambda: write(reader, ids[cached:], distil=True))
+        assert reader.pot.fill == cached
+        return took
+
+    return chunk, lambda: _decoding(filled, back)
+
+
+def _decoding(reader: Reader, again: Callable[[], None]) -> float:
+    """Median seconds of a token on the filled pot."""
+    again()
+    moments = []
+    for _ in reader.generate([1], Generation(TOKENS), final=True):
+        moments.append(time.perf_counter())
+    return statistics.median(after - before for before, after in pairwise(moments))
+
+
+@torch.no_grad()
+def _transformers(plan: Plan, subject: Subject) -> Way:
+    new, cached = plan.chunk or (0, 0)
+    model = subject.bare
+    ids = plain.tensor(subject, new + cached)
+    fresh = [_cached(model, ids[:, :cached]), _cached(model, ids)]
+
+    @torch.no_grad()
+    def chunk() -> float:
+        cache = fresh[0]()
+        settle(subject.device)
+        started = time.perf_counter()
+        model(ids[:, cached:], past_key_values=cache, logits_to_keep=1)
+        settle(subject.device)
+        return time.perf_counter() - started
+
+    @torch.no_grad()
+    def token() -> float:
+        moments = plain.generate(model, ids[:, :1], fresh[1](), TOKENS)
+        return statistics.median(after - before for before, after in pairwise(moments))
+
+    return chunk, token
+
+
+def _cached(model: Any, ids: torch.Tensor) -> Callable[[], Any]:
+    """Return what makes a cache that holds the ids already."""
+    from transformers import DynamicCache
+
+    whole = DynamicCache(config=model.config)
+    model(ids, past_key_values=whole, logits_to_keep=1)
+    saved = [(layer.keys, layer.values) for layer in whole.layers]
+
+    def make() -> Any:
+        cache = DynamicCache(config=model.config)
+        for index, (keys, values) in enumerate(saved):
+            cache.update(keys, values, index)
+        return cache
+
+    return make
+
+
+def _llama(plan: Plan, held: ExitStack) -> Way:
+    new, cached = plan.chunk or (0, 0)
+    workers = []
+    # One holds the chunk's past, one the filled context, each in the way that is faster for it.
+    for flash in (False, True):
+        worker = held.enter_context(llama.start(plan))
+        llama.load(plan, worker, new + cached + TOKENS + llama.SPARE, flash)
+        workers.append(worker)
+    reads, says = workers
+
+    def chunk() -> float:
+        asked = {"do": "chunk", "new": new, "cached": cached}
+        return float(reads.ask(asked, plan.peer_limit)["seconds"])
+
+    def token() -> float:
+        asked = {"do": "decode", "filled": new + cached, "count": TOKENS - 1}
+        return float(statistics.median(says.ask(asked, plan.peer_limit)["steps_s"]))
+
+    return chunk, token
+
+
+def _summary(times: dict[str, list[float]], count: int) -> dict[str, Any]:
+    """Seconds, tokens a second, and how many times as fast as each other system ours is."""
+    found: dict[str, Any] = {}
+    for name, taken in times.items():
+        found[name] = {
+            "seconds": [round(one, 6) for one in taken],
+            "tokens_s": round(count / statistics.median(taken), 2),
+            "times_as_fast_as": {
+                other: round(statistics.median(b / a for a, b in zip(taken, theirs, strict=True)), 3)
+                for other, theirs in times.items()
+                if other != name and len(theirs) == len(taken)
+            },
+        }
+    return found

@@ -1,0 +1,275 @@
+"""Answers token by token, for one reader or for several at once.
+
+Every round takes one token for each voice. Where shapes are fixed the next round is
+already on its way when the host learns what was said: nothing waits for the host,
+and what was computed for a voice that stopped is simply not counted.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from typing import Protocol
+from weakref import WeakKeyDictionary
+
+import torch
+from torch import Tensor
+
+from infinipot.pot import Pot
+from infinipot.rows import FixedRows, Rows
+from infinipot.sampling import Generation, sample
+from infinipot.scores import surprise
+from infinipot.static import Static
+
+
+class Forward(Protocol):
+    """What decoding needs of a language model."""
+
+    def forward(self, tokens: Tensor, pot: Pot | Rows) -> Tensor:
+        """Write tokens [N, 1] and return their hidden states [N, 1, H]."""
+
+    def logits(self, hidden: Tensor) -> Tensor:
+        """Next-token logits [..., V] of hidden states [..., H]."""
+
+
+@dataclass
+class Tail:
+    """What was written after a pot's last slot at fixed shapes and the pot has not been told of."""
+
+    pot: Pot
+    count: int = 0
+    novelty: list[Tensor] = field(default_factory=list)  # [1] each, or nothing where nobody will ask
+    hidden: Tensor | None = None  # [1, 1, H] of the last token
+
+    def settle(self) -> Tensor | None:
+        """Tell the pot; return the hidden state before the next token if anything was written."""
+        if not self.count:
+            return None
+        novelty = torch.cat(self.novelty) if self.novelty else torch.zeros(self.count)
+        for layer in self.pot.pot_layers:
+            layer.settle(self.count, novelty)
+        self.count, self.novelty = 0, []
+        return self.hidden
+
+
+class Speaker(Protocol):
+    """A reader, as decoding sees it."""
+
+    pot: Pot
+    tail: Tail
+
+    @property
+    def model(self) -> Forward:
+        """Its language model."""
+
+    @property
+    def stops(self) -> frozenset[int]:
+        """Tokens that end an answer."""
+
+    def open(self, prompt: Sequence[int], most: int, final: bool) -> tuple[Tensor, bool]:
+        """Write the prompt; return its last hidden state and whether the answer may fill the pot."""
+
+    def full(self, brim: bool) -> bool:
+        """Say whether one more token means distilling first."""
+
+    def say(self, token: int) -> None:
+        """Remember a token that the user saw and the pot has not."""
+
+    def heard(self, hidden: Tensor | None = None) -> None:
+        """Forget it: it is written, and the pot knows if its hidden state is given."""
+
+    def advance(self, token: int, brim: bool) -> Tensor:
+        """Write a token alone, distilling when that fills the pot; return its hidden state."""
+
+    def fixed(self) -> bool:
+        """Say whether tokens may be written at fixed shapes."""
+
+    def noting(self, brim: bool) -> bool:
+        """Say whether somebody will ask how novel an answer's tokens were."""
+
+    def end(self) -> None:
+        """Bring what was written at fixed shapes to the pot's knowledge."""
+
+
+class Voice:
+    """One answer on its way."""
+
+    def __init__(
+        self, index: int, reader: Speaker, prompt: Sequence[int], wanted: Generation, final: bool
+    ) -> None:
+        self.index, self.reader, self.left = index, reader, wanted.max_new_tokens
+        hidden, self.brim = reader.open(prompt, wanted.max_new_tokens, final)
+        self.temperature, self.source = wanted.temperature, wanted.generator(hidden.device)
+        self.logits = reader.model.logits(hidden[:, -1])  # [1, V] of the next token
+        self.noting = reader.noting(self.brim)
+
+    def sample(self) -> Tensor:
+        """The next token [1], on the device."""
+        return sample(self.logits, self.temperature, self.source)
+
+    def takes(self, hidden: Tensor, logits: Tensor, novelty: Tensor | None, told: bool) -> None:
+        """Go on after a token that was written together with others."""
+        tail, self.logits = self.reader.tail, logits
+        self.reader.heard(hidden if told else None)
+        if not told:
+            tail.count, tail.hidden = tail.count + 1, hidden
+        if self.noting and novelty is not None:
+            if told:
+                tail.pot.note_novelty(novelty[None])
+            else:
+                tail.novelty.append(novelty)
+
+
+class Group:
+    """Voices whose pots are written together."""
+
+    def __init__(self, voices: Sequence[Voice]) -> None:
+        self.voices = list(voices)
+        self.model = voices[0].reader.model
+        self.pots = [voice.reader.pot for voice in voices]
+        self.fixed = all(voice.reader.fixed() for voice in voices)
+        if self.fixed:
+            self.by_address = FixedRows.serves(self.pots[0])
+            self.state = self._state()
+
+    def of(self, voices: Sequence[Voice]) -> bool:
+        """Say whether these are its voices and it knows their fills."""
+        return self.voices == list(voices)
+
+    def _state(self) -> Tensor:
+        """See `FixedRows`; padded to a power of two, so that few graphs serve every number of voices."""
+        columns = [
+            [0, pot.fill + voice.reader.tail.count, *FixedRows.addresses(pot)]
+            for pot, voice in zip(self.pots, self.voices, strict=True)
+        ]
+        if self.by_address:
+            wanted = 1 << (len(columns) - 1).bit_length()
+            columns += [[0, self.pots[0].capacity, *columns[0][2:]]] * (wanted - len(columns))
+        state = torch.tensor(columns).T.contiguous()
+        device = self.pots[0].pot_layers[0].keys.device
+        return state.pin_memory().to(device, non_blocking=True) if device.type == "cuda" else state
+
+    @torch.no_grad()
+    def step(self, tokens: Tensor) -> list[tuple[Tensor, Tensor, Tensor | None]]:
+        """Write a token [N] each; return each voice's hidden state, next logits and that token's novelty."""
+        novelty = None
+        if any(voice.noting for voice in self.voices):
+            novelty = surprise(_joined(self.voices), tokens)
+        hidden, logits = self._fixed(tokens) if self.fixed else self._plain(tokens)
+        parts = [slice(row, row + 1) for row in range(len(self.voices))]
+        return [(hidden[part], logits[part], None if novelty is None else novelty[part]) for part in parts]
+
+    def _plain(self, tokens: Tensor) -> tuple[Tensor, Tensor]:
+        with ExitStack() as stack:
+            for voice, pot in zip(self.voices, self.pots, strict=True):
+                voice.reader.end()
+                stack.enter_context(pot.writing(observing=not voice.brim or "last" in pot.needs))
+            hidden = self.model.forward(tokens[:, None], Rows(self.pots))
+        return hidden, self.model.logits(hidden[:, -1])
+
+    def _fixed(self, tokens: Tensor) -> tuple[Tensor, Tensor]:
+        self.state[0, : len(tokens)] = tokens
+        key = (self.pots[0].capacity, self.state.shape[1])
+        names = () if self.by_address else tuple(id(pot) for pot in self.pots)
+        hidden, logits = graphs_of(self.model, self.voices[0].reader).run(
+            (*key, *names), [self.state], self._compute
+        )
+        self.state[1, : len(tokens)] += 1
+        return hidden.clone(), logits
+
+    def _compute(self, state: Tensor) -> tuple[Tensor, Tensor]:
+        hidden = self.model.forward(state[0, :, None], FixedRows(self.pots, state))
+        return hidden, self.model.logits(hidden[:, -1])
+
+
+_GRAPHS: WeakKeyDictionary[Forward, Static] = WeakKeyDictionary()  # of decoding, for all pots of a model
+
+
+def graphs_of(model: Forward, reader: Speaker) -> Static:
+    """The decoding graphs of a model."""
+    if model not in _GRAPHS:
+        _GRAPHS[model] = Static(capture=reader.pot.pot_layers[0].keys.device.type == "cuda")
+    return _GRAPHS[model]
+
+
+def _joined(voices: Sequence[Voice]) -> Tensor:
+    return voices[0].logits if len(voices) == 1 else torch.cat([voice.logits for voice in voices])
+
+
+def _sampled(voices: Sequence[Voice]) -> Tensor:
+    """The next token of every voice [N], on the device."""
+    if all(voice.temperature == 0 for voice in voices):
+        return sample(_joined(voices))
+    return torch.cat([voice.sample() for voice in voices])
+
+
+class _Told:
+    """Tokens on their way to the host."""
+
+    def __init__(self, tokens: Tensor) -> None:
+        self.host, self.arrived = tokens, None
+        if tokens.device.type == "cuda":
+            self.host = tokens.to("cpu", non_blocking=True)
+            self.arrived = torch.cuda.Event()  # type: ignore[no-untyped-call]
+            self.arrived.record()
+
+    def values(self) -> list[int]:
+        if self.arrived is not None:
+            self.arrived.synchronize()
+        found: list[int] = self.host.tolist()
+        return found
+
+
+def speak(voices: list[Voice]) -> Iterator[tuple[int, int]]:
+    """Yield (voice, token) until every voice has stopped."""
+    group: Group | None = None
+    everyone = list(voices)
+    try:
+        while voices:
+            tokens = _sampled(voices)
+            told = _Told(tokens)
+            ahead = None
+            if all(
+                voice.left > 1 and voice.reader.fixed() and not voice.reader.full(voice.brim)
+                for voice in voices
+            ):
+                group = group if group and group.of(voices) else Group(voices)
+                ahead = group.step(tokens)
+            values, going = told.values(), []
+            for row, (voice, token) in enumerate(zip(voices, values, strict=True)):
+                if token in voice.reader.stops:
+                    continue
+                voice.left -= 1
+                voice.reader.say(token)
+                yield voice.index, token
+                if voice.left:
+                    going.append((row, voice, token))
+            if ahead is not None:
+                for row, voice, _ in going:
+                    voice.takes(*ahead[row], told=False)
+            else:
+                group = None
+                _advance(going, tokens)
+            voices = [voice for _, voice, _ in going]
+    finally:
+        for voice in everyone:
+            voice.reader.end()
+
+
+def _advance(going: list[tuple[int, Voice, int]], tokens: Tensor) -> None:
+    """One token further without looking ahead: together where that can be, one by one where not."""
+    alone: list[tuple[int, Voice, int]] = []
+    rest: list[tuple[int, Voice, int]] = []
+    for one in going:
+        _, voice, _ = one
+        (alone if voice.reader.full(voice.brim) else rest).append(one)
+    if len(rest) == 1 and not rest[0][1].reader.fixed():
+        alone, rest = alone + rest, []
+    for _, voice, token in alone:
+        voice.reader.end()
+        voice.logits = voice.reader.model.logits(voice.reader.advance(token, voice.brim)[:, -1])
+    if rest:
+        group = Group([voice for _, voice, _ in rest])
+        for (_, voice, _), found in zip(rest, group.step(tokens[[row for row, _, _ in rest]]), strict=True):
+            voice.takes(*found, told=not group.fixed)

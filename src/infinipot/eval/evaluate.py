@@ -1,0 +1,217 @@
+"""One evaluation: a task, a grid of cells, a folder; every row that is not there yet is made and kept.
+
+Who runs the jobs is a `Workers`: this process, or many on a cluster. Only this module writes rows, and
+progress is yielded, never called back.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from statistics import fmean
+from typing import Any, Protocol
+
+from infinipot.api import Engine
+from infinipot.errors import InputError
+from infinipot.eval import manifest as manifests
+from infinipot.eval.folder import Folder, Row, opened
+from infinipot.eval.grid import Grid
+from infinipot.eval.run import Job, Outcome, Runner
+from infinipot.eval.weights import fingerprint, title
+from infinipot.tasks.rows import BadRow
+from infinipot.tasks.task import Example, Task
+from infinipot.text import Format
+
+DIGITS = 6  # of a score
+
+
+@dataclass(frozen=True)
+class Order:
+    """What is to be evaluated, as a person asked for it."""
+
+    task: Task
+    grid: Grid
+    out: Path
+    options: Mapping[str, Any] = field(default_factory=dict)  # of the task: what its examples depend on
+    seed: int = 0
+    limit: int | None = None  # examples of each of the task's parts
+    format: Format | None = None
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """What only a loaded model can tell."""
+
+    model: Mapping[str, str]
+    hardware: str
+    examples: tuple[Example, ...]
+    bad: tuple[BadRow, ...]
+
+
+class Workers(Protocol):
+    """Whoever holds a model and runs jobs on it."""
+
+    def prepare(self, order: Order) -> Prepared:
+        """Make the examples with the model's tokenizer, and refuse cells that could run none."""
+
+    def run(self, jobs: list[Job]) -> Iterator[tuple[Job, Outcome]]:
+        """Yield every job with its outcome, in any order."""
+
+
+@dataclass(frozen=True)
+class Step:
+    """Where an evaluation stands."""
+
+    done: int  # rows
+    total: int
+    work: float  # share of the text that is to be read, from 0 to 1
+    cell: str = ""
+    mean: float | None = None  # of the cell's scores so far
+    row: Row | None = None
+
+
+class Here:
+    """Workers of one: this process and its model, opened when it is needed."""
+
+    def __init__(self, open_engine: Callable[[], Engine]) -> None:
+        self._open, self._runner = open_engine, None
+
+    _runner: Runner | None
+
+    @property
+    def runner(self) -> Runner:
+        """Return the runner of the model."""
+        if self._runner is None:
+            self._runner = Runner(self._open())
+        return self._runner
+
+    def prepare(self, order: Order) -> Prepared:
+        """As in `Workers`."""
+        return prepared(self.runner, order)
+
+    def run(self, jobs: list[Job]) -> Iterator[tuple[Job, Outcome]]:
+        """As in `Workers`; in order."""
+        return self.runner.run(jobs)
+
+
+def prepared(runner: Runner, order: Order) -> Prepared:
+    """Prepare an order with this model."""
+    engine = runner.engine
+
+    def count(text: str) -> int:
+        return len(engine.tokenizer.encode(text))
+
+    examples, bad = _sorted_out(order.task.examples(count), order.limit)
+    format = order.format or engine.format
+    runner.check(order.grid.cells(format), examples)
+    device = str(engine.model.device)
+    model = {
+        "name": title(engine.name),
+        "weights": fingerprint(engine),
+        "device": engine.model.device.type,
+        "dtype": _dtype(engine),
+        "format": format,
+    }
+    return Prepared(model, manifests.hardware(device), examples, bad)
+
+
+def evaluate(order: Order, workers: Workers) -> Iterator[Step]:
+    """Run everything that is not done yet; yields before the first row and after every row."""
+    known = workers.prepare(order)
+    cells = order.grid.cells(order.format or _format(known))
+    manifest = manifests.made(
+        order.task.name,
+        {**order.options, "limit": order.limit},
+        order.seed,
+        known.model,
+        manifests.of_examples(known.examples),
+        {cell.name: cell.describe() for cell in cells},
+        known.hardware,
+    )
+    with opened(order.out, manifest) as folder:
+        _note_bad(folder, known.bad)
+        yield from _run(order.task, [Job(cell, e) for cell in cells for e in known.examples], workers, folder)
+
+
+def _run(task: Task, jobs: list[Job], workers: Workers, folder: Folder) -> Iterator[Step]:
+    there, wanted = folder.done(), {job.key for job in jobs}
+    left = [job for job in jobs if job.key not in there]
+    work = sum(len(job.example.text) for job in jobs) or 1
+    read = work - sum(len(job.example.text) for job in left)
+    scores: dict[str, list[float]] = defaultdict(list)
+    for row in folder.rows:
+        if row["kind"] == "example" and row["score"] is not None:
+            scores[row["cell"]].append(row["score"])
+    done = len(there & wanted)
+    yield Step(done, len(jobs), read / work)
+    for job, outcome in workers.run(left):
+        row = row_of(task, job, outcome)
+        folder.append(row)
+        if row["score"] is not None:
+            scores[row["cell"]].append(row["score"])
+        done, read = done + 1, read + len(job.example.text)
+        mean = fmean(scores[row["cell"]]) if scores[row["cell"]] else None
+        yield Step(done, len(jobs), read / work, row["cell"], mean, row)
+
+
+def row_of(task: Task, job: Job, outcome: Outcome) -> Row:
+    """Return what is kept of a job, scored."""
+    row: Row = {
+        "kind": "example",
+        "cell": job.cell.name,
+        "example": job.example.id,
+        "facts": dict(job.example.facts),
+        "score": None,
+    }
+    if outcome.error:
+        return {**row, "error": outcome.error}
+    return {
+        **row,
+        "score": round(task.score(outcome.prediction, job.example), DIGITS),
+        "prediction": outcome.prediction,
+        "answers": list(job.example.answers),
+        "tokens_read": outcome.tokens_read,
+        "cycles": outcome.cycles,
+        "entries": outcome.entries,
+        "seconds": {"read": outcome.read_seconds, "answer": outcome.answer_seconds},
+    }
+
+
+def _note_bad(folder: Folder, bad: Iterable[BadRow]) -> None:
+    there = folder.done()
+    for found in bad:
+        file = Path(found.file).name
+        if (f"bad {file}", str(found.line)) not in there:
+            folder.append({"kind": "bad", "file": file, "line": found.line, "reason": found.reason})
+
+
+def _sorted_out(
+    found: Iterable[Example | BadRow], limit: int | None
+) -> tuple[tuple[Example, ...], tuple[BadRow, ...]]:
+    """Part examples from rows that are none; take the first of each of the task's parts."""
+    examples: dict[str, Example] = {}
+    bad, seen = [], defaultdict[Any, int](int)
+    for one in found:
+        if isinstance(one, BadRow):
+            bad.append(one)
+            continue
+        part = one.facts.get("task")
+        seen[part] += 1
+        if limit is None or seen[part] <= limit:
+            if one.id in examples:
+                raise InputError(f"two examples are called '{one.id}': rows could not be told apart")
+            examples[one.id] = one
+    if not examples:
+        raise InputError(f"no example can be used: {bad[0]}" if bad else "the task has no examples")
+    return tuple(examples.values()), tuple(bad)
+
+
+def _format(known: Prepared) -> Format:
+    return "chat" if known.model["format"] == "chat" else "plain"
+
+
+def _dtype(engine: Engine) -> str:
+    found = getattr(engine.model, "dtype", None) or getattr(engine.model.model, "dtype", None)
+    return str(found).removeprefix("torch.")

@@ -1,0 +1,142 @@
+"""A run's folder: `manifest.json` and `rows.jsonl`, one row an example and cell.
+
+A row is on the disk before the next one starts. Whatever ends the process leaves at most half a line
+behind, which the next run drops; so no row is there twice and none is lost. One process at a time writes.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, BinaryIO
+
+from filelock import FileLock, Timeout
+
+from infinipot.errors import ConfigError, InputError
+from infinipot.eval.manifest import FORMAT, Manifest, differences
+
+MANIFEST, ROWS, LOCK = "manifest.json", "rows.jsonl", ".lock"
+Row = dict[str, Any]
+
+
+class Folder:
+    """An open run folder, held by this process."""
+
+    def __init__(self, path: Path, rows: list[Row], stream: BinaryIO) -> None:
+        self.path, self.rows, self._stream = path, rows, stream
+
+    def append(self, row: Row) -> None:
+        """Put a row on the disk."""
+        self._stream.write(json.dumps(row, ensure_ascii=False).encode(errors="replace") + b"\n")
+        self._stream.flush()
+        os.fsync(self._stream.fileno())
+        self.rows.append(row)
+
+    def done(self) -> set[tuple[str, str]]:
+        """Return the keys of the rows that are there: cell and example, or file and line of a bad one."""
+        return {key(row) for row in self.rows}
+
+
+def key(row: Row) -> tuple[str, str]:
+    """Return what makes a row the only one of its kind."""
+    if row["kind"] == "bad":
+        return f"bad {row['file']}", str(row["line"])
+    return row["cell"], row["example"]
+
+
+@contextmanager
+def opened(path: Path, manifest: Manifest) -> Iterator[Folder]:
+    """Open a run's folder to write to it: new, to be resumed, or to get further cells."""
+    try:
+        path.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise InputError(f"cannot make {path}: {(error.strerror or str(error)).lower()}") from error
+    lock = FileLock(path / LOCK)
+    try:
+        lock.acquire(timeout=0)
+    except Timeout:
+        raise ConfigError(
+            f"another process is writing to {path}: wait for it, or use another --out"
+        ) from None
+    try:
+        _agree(path, manifest)
+        rows = _mended(path / ROWS)
+        with (path / ROWS).open("ab") as stream:
+            yield Folder(path, rows, stream)
+    finally:
+        lock.release()
+
+
+def read_manifest(path: Path) -> Manifest:
+    """Return the manifest of a run's folder."""
+    try:
+        found = json.loads((path / MANIFEST).read_text("utf-8"))
+    except FileNotFoundError:
+        raise InputError(f"{path} holds no run: there is no {MANIFEST} in it") from None
+    except (OSError, ValueError) as error:
+        raise InputError(f"cannot read {path / MANIFEST}: {error}") from error
+    if not isinstance(found, dict) or found.get("format") != FORMAT:
+        raise InputError(f"{path / MANIFEST} is of another version of this program: run it again")
+    return found
+
+
+def read_rows(path: Path) -> list[Row]:
+    """Return the rows of a run's folder; half a line at its end is not one."""
+    try:
+        return list(_rows((path / ROWS).read_bytes(), path / ROWS))
+    except FileNotFoundError:
+        return []
+
+
+def _rows(data: bytes, path: Path) -> Iterator[Row]:
+    for number, line in enumerate(data.split(b"\n")[:-1], start=1):
+        try:
+            row = json.loads(line)
+            key(row)
+        except (ValueError, KeyError, TypeError) as error:
+            raise InputError(f"{path} line {number} is no row: {error}") from None
+        yield row
+
+
+def _mended(path: Path) -> list[Row]:
+    """Cut off what is behind the last complete line; return the rows before it."""
+    data = path.read_bytes() if path.exists() else b""
+    whole = data.rfind(b"\n") + 1
+    if whole < len(data):
+        with path.open("r+b") as stream:
+            stream.truncate(whole)
+            os.fsync(stream.fileno())
+    return list(_rows(data[:whole], path))
+
+
+def _agree(path: Path, manifest: Manifest) -> None:
+    """Write the manifest, joined with the one that is there if both are of one run."""
+    if (path / MANIFEST).exists():
+        old = read_manifest(path)
+        if found := differences(old, manifest):
+            more = f" and {len(found) - 3} more" if len(found) > 3 else ""
+            raise ConfigError(
+                f"{path} holds another run; different there and here: {', '.join(found[:3])}{more}: "
+                "use another --out"
+            )
+        manifest = {
+            **old,
+            "cells": {**old["cells"], **manifest["cells"]},
+            "sessions": [*old["sessions"], *manifest["sessions"]],
+        }
+    elif (path / ROWS).exists():
+        raise ConfigError(f"{path} has rows and no {MANIFEST}: use another --out")
+    _write(path / MANIFEST, json.dumps(manifest, ensure_ascii=False, indent=1) + "\n")
+
+
+def _write(path: Path, text: str) -> None:
+    """Write a file so that it is there whole or not at all."""
+    beside = path.with_name(f".{path.name}.new")
+    with beside.open("w", encoding="utf-8") as stream:
+        stream.write(text)
+        stream.flush()
+        os.fsync(stream.fileno())
+    beside.replace(path)

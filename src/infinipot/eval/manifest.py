@@ -1,0 +1,136 @@
+"""What a run was: everything that must be the same for its rows to belong together; when and where it ran.
+
+Read and compared without torch; made by `made`, which is told what only a loaded model knows.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import platform
+import shutil
+import subprocess
+from collections.abc import Iterable, Mapping
+from datetime import UTC, datetime
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import infinipot
+from infinipot.tasks.task import Example
+
+FORMAT = 1
+PACKAGES = ("infinipot", "torch", "transformers")
+IDENTITY = ("format", "task", "options", "seed", "model", "examples", "versions")
+"""Parts in which two runs must agree to be one; the model's name is not among them, its weights are."""
+Manifest = dict[str, Any]
+
+
+def made(
+    task: str,
+    options: Mapping[str, Any],
+    seed: int,
+    model: Mapping[str, Any],
+    examples: Mapping[str, Any],
+    cells: Mapping[str, Any],
+    hardware: str,
+) -> Manifest:
+    """Return the manifest of a run that starts now."""
+    return {
+        "format": FORMAT,
+        "task": task,
+        "options": dict(options),
+        "seed": seed,
+        "model": dict(model),
+        "examples": dict(examples),
+        "versions": {**{name: version(name) for name in PACKAGES}, "python": platform.python_version()},
+        "cells": dict(cells),
+        "sessions": [{"started": now(), "hardware": hardware, "commit": commit()}],
+    }
+
+
+def differences(old: Manifest, new: Manifest, cells: bool = True) -> list[str]:
+    """Say, each in a few words, in what two manifests differ; cells that only one has are no difference."""
+    parts = [(_flat({name: manifest.get(name) for name in IDENTITY})) for manifest in (old, new)]
+    if cells:
+        common = [name for name in new["cells"] if name in old.get("cells", {})]
+        for flat, manifest in zip(parts, (old, new), strict=True):
+            flat |= _flat({f"cell {name!r}": manifest["cells"][name] for name in common})
+    mine, yours = parts
+    names = [name for name in (mine | yours) if mine.get(name) != yours.get(name)]
+    return [
+        f"{name} ({_brief(mine.get(name))} and {_brief(yours.get(name))})"
+        for name in names
+        if name != "model name"
+    ]
+
+
+def of_examples(examples: Iterable[Example]) -> dict[str, Any]:
+    """Return what identifies the examples themselves, wherever their files lie."""
+    digest, count = hashlib.sha256(), 0
+    for count, example in enumerate(examples, start=1):  # noqa: B007  counted to the end
+        told = (example.id, example.text, example.question, *example.answers, str(example.new_tokens))
+        for part in told:
+            data = part.encode(errors="surrogatepass")
+            digest.update(len(data).to_bytes(8, "big") + data)
+    return {"count": count, "sha256": digest.hexdigest()}
+
+
+def hardware(device: str = "cpu") -> str:
+    """Name the processor or the card."""
+    if device.startswith("cuda"):
+        import torch
+
+        return torch.cuda.get_device_name(device)
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    return f"{_processor()}, {cores} cores"
+
+
+def _processor() -> str:
+    try:
+        lines = Path("/proc/cpuinfo").read_text().splitlines()
+        return next(line.split(":")[1].strip() for line in lines if line.startswith("model name"))
+    except (OSError, StopIteration):
+        return platform.processor() or platform.machine()
+
+
+def commit() -> str | None:
+    """Return the project's commit, with a + where files were changed since; None outside a checkout."""
+    root, git = Path(infinipot.__file__).parents[2], shutil.which("git")
+    if git is None or not (root / ".git").exists():
+        return None
+
+    def ask(*words: str) -> str:
+        done = subprocess.run([git, "-C", root, *words], capture_output=True, text=True, timeout=10)
+        return done.stdout.strip() if done.returncode == 0 else ""
+
+    try:
+        found = ask("rev-parse", "HEAD")
+        changed = "+" if ask("status", "--porcelain", "--untracked-files=no") else ""
+    except (OSError, subprocess.SubprocessError):
+        return None
+    return found + changed if found else None
+
+
+def now() -> str:
+    """The time, to the second."""
+    return datetime.now(UTC).isoformat(timespec="seconds")
+
+
+def _flat(value: Any, name: str = "") -> dict[str, Any]:
+    if not isinstance(value, dict):
+        return {name: value}
+    found: dict[str, Any] = {}
+    for key, part in value.items():
+        found |= _flat(part, f"{name} {key}".strip())
+    return found
+
+
+def _brief(value: Any) -> str:
+    text = (
+        ",".join(map(str, value)) if isinstance(value, list) else "nothing" if value is None else str(value)
+    )
+    kind, _, rest = text.rpartition(":")
+    if len(rest) == 64 and set(rest) <= set("0123456789abcdef"):  # a hash is known by its beginning
+        return f"{kind}:{rest[:8]}".lstrip(":")
+    return text if len(text) <= 40 else f"{text[:37]}..."

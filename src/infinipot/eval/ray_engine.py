@@ -1,0 +1,176 @@
+"""Jobs spread over a Ray cluster: every worker holds one model, the driver alone writes rows.
+
+A worker has one job at a time, so one that dies costs that job only: it goes back to the front of the
+queue and a new worker is started wherever there is room. Every node needs this package; Ray does not.
+"""
+
+from __future__ import annotations
+
+import importlib
+import os
+from collections import deque
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from infinipot.api import Engine
+from infinipot.errors import ConfigError, InfiniPotError
+from infinipot.eval.evaluate import Order, Prepared, prepared
+from infinipot.eval.run import Job, Outcome, Runner
+
+TRIES = 3  # deaths of a worker at one job before the job is given up
+STARTS = 3  # workers lost in a row before one was ready: then something else is wrong
+
+
+class WorkersLostError(InfiniPotError):
+    """The cluster cannot hold a worker."""
+
+
+class _Worker:
+    """What runs on the cluster; the model is opened by `prepare` or the first job, never twice."""
+
+    def __init__(self, open_engine: Callable[[], Engine]) -> None:
+        self._open = open_engine
+        self._made: Runner | None = None
+
+    def _runner(self) -> Runner:
+        if self._made is None:
+            self._made = Runner(self._open())
+        return self._made
+
+    def ready(self) -> None:
+        """Answer once the model is there."""
+        self._runner()
+
+    def prepare(self, order: Order) -> Prepared:
+        return prepared(self._runner(), order)
+
+    def one(self, job: Job) -> Outcome:
+        return self._runner().one(job)
+
+
+@dataclass
+class _Pending:
+    """A call that has not come back."""
+
+    worker: Any
+    job: Job | None  # None while the worker gets ready
+
+
+class RayWorkers:
+    """Workers on a Ray cluster: the one at `address`, or one started on this machine."""
+
+    def __init__(
+        self, open_engine: Callable[[], Engine], address: str | None = None, workers: int | None = None
+    ) -> None:
+        self._open, self._ray = open_engine, _import_ray()
+        _connect(self._ray, address)
+        self._share, self._most = _shares(self._ray, workers)
+        self._spare: Any = None  # the worker that prepared, which need not load its model again
+
+    def prepare(self, order: Order) -> Prepared:
+        """Prepare on a worker; the driver holds no model."""
+        lost = self._ray.exceptions.RayActorError
+        for _ in range(STARTS):
+            self._spare = self._start()
+            try:
+                found: Prepared = _got(self._ray, self._spare.prepare.remote(order))
+            except lost:
+                continue
+            return found
+        raise WorkersLostError(f"a worker died {STARTS} times while it got ready: see Ray's logs on its node")
+
+    def run(self, jobs: list[Job]) -> Iterator[tuple[Job, Outcome]]:
+        """Yield every job with its outcome, in the order they end."""
+        queue, tries = deque(jobs), dict.fromkeys((job.key for job in jobs), 0)
+        pending: dict[Any, _Pending] = {}
+        for _ in range(min(self._most, len(jobs))):
+            self._enlist(pending)
+        unready = 0
+        try:
+            while queue or any(call.job for call in pending.values()):
+                (done,), _ = self._ray.wait(list(pending), num_returns=1)
+                call = pending.pop(done)
+                outcome, alive = self._result(done)
+                unready = 0 if alive else unready + (call.job is None)
+                if unready >= STARTS * self._most:
+                    raise WorkersLostError(
+                        "workers die before they are ready: see Ray's logs on their nodes; run again to go on"
+                    )
+                if not alive:
+                    self._ray.kill(call.worker)  # it may be out of reach only
+                    self._enlist(pending)
+                    outcome = self._again(call.job, queue, tries)
+                elif queue:
+                    job = queue.popleft()
+                    pending[call.worker.one.remote(job)] = _Pending(call.worker, job)
+                if call.job and outcome:
+                    yield call.job, outcome
+        finally:
+            for call in pending.values():
+                self._ray.kill(call.worker)
+
+    def _result(self, done: Any) -> tuple[Outcome | None, bool]:
+        """Return what a call gave, and whether its worker lives."""
+        try:
+            return _got(self._ray, done), True
+        except (self._ray.exceptions.RayActorError, self._ray.exceptions.WorkerCrashedError):
+            return None, False
+
+    def _again(self, job: Job | None, queue: deque[Job], tries: dict[tuple[str, str], int]) -> Outcome | None:
+        """Put the job of a dead worker back, unless it has killed too many."""
+        if job is None:
+            return None
+        tries[job.key] += 1
+        if tries[job.key] >= TRIES:
+            return Outcome(error=f"its worker died {TRIES} times, perhaps out of memory")
+        queue.appendleft(job)
+        return None
+
+    def _enlist(self, pending: dict[Any, _Pending]) -> None:
+        """Start a worker; it gets a job once it is ready, so none waits for room on the cluster."""
+        worker, self._spare = self._spare or self._start(), None
+        pending[worker.ready.remote()] = _Pending(worker, None)
+
+    def _start(self) -> Any:
+        return self._ray.remote(**self._share)(_Worker).remote(self._open)
+
+
+def _import_ray() -> Any:
+    try:
+        return importlib.import_module("ray")
+    except ImportError:
+        raise ConfigError("--engine ray needs Ray: pip install 'infinipot[ray]'") from None
+
+
+def _got(ray: Any, reference: Any) -> Any:
+    """Wait for a value; an error of ours comes as it was raised, without the worker's traceback."""
+    try:
+        return ray.get(reference)
+    except InfiniPotError as error:
+        raise getattr(error, "cause", error) from None
+
+
+def _connect(ray: Any, address: str | None) -> None:
+    if ray.is_initialized():
+        return
+    local = {} if address or "RAY_ADDRESS" in os.environ else {"include_dashboard": False}
+    os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # nothing is told to anyone
+    try:
+        ray.init(address=address, log_to_driver=False, logging_level="ERROR", **local)
+    except (ConnectionError, ValueError, RuntimeError) as error:
+        reason = " ".join(str(error).split())[:200]
+        raise ConfigError(f"cannot reach a Ray cluster at {address or 'this machine'}: {reason}") from None
+
+
+def _shares(ray: Any, workers: int | None) -> tuple[dict[str, Any], int]:
+    """Return what a worker needs and how many there are: one a GPU, or else one a node."""
+    nodes = [node["Resources"] for node in ray.nodes() if node["Alive"]]
+    cards = int(sum(node.get("GPU", 0) for node in nodes))
+    if cards:
+        return {"num_gpus": 1}, workers or cards
+    cores = [int(node["CPU"]) for node in nodes if node.get("CPU", 0) >= 1]
+    if not cores:
+        raise ConfigError("the Ray cluster has neither GPUs nor CPUs to run on")
+    wanted = workers or len(cores)
+    return {"num_cpus": max(1, min(min(cores), sum(cores) // wanted))}, wanted

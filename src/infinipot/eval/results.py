@@ -1,0 +1,179 @@
+"""Runs read back from their folders, and which of them may stand in one report.
+
+Runs of different tasks may; within a task everything but the cells must be the same, and across tasks
+the model, the seed and the versions. What differs is named, and `mix` allows it, said on the page.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from statistics import fmean
+from typing import Any
+
+from infinipot.errors import ConfigError, InputError
+from infinipot.eval.folder import Row, key, read_manifest, read_rows
+from infinipot.eval.manifest import Manifest, differences
+from infinipot.eval.stats import estimate
+
+OF_TASK = ("task", "options", "examples")  # may differ between runs of different tasks
+SETTINGS = ("versions", "seed", "model")
+
+
+@dataclass(frozen=True)
+class Run:
+    """One folder."""
+
+    path: Path
+    manifest: Manifest
+    rows: list[Row]
+
+
+@dataclass(frozen=True)
+class Series:
+    """The rows of one cell, under one name in every table and picture."""
+
+    name: str
+    cell: dict[str, Any]  # every parameter
+    rows: list[Row]
+
+    def scores(self, **facts: Any) -> list[float]:
+        """Return the scores of the rows with these facts."""
+        found = (row for row in self.rows if row["score"] is not None)
+        return [row["score"] for row in found if all(row["facts"].get(k) == v for k, v in facts.items())]
+
+    @property
+    def errors(self) -> int:
+        """How many rows have an error in place of a score."""
+        return sum(row["score"] is None for row in self.rows)
+
+
+@dataclass(frozen=True)
+class Section:
+    """One task with its options: what can be compared."""
+
+    task: str
+    title: str
+    series: list[Series]
+    notes: list[str] = field(default_factory=list)
+    bad: list[str] = field(default_factory=list)
+
+
+def load(paths: Sequence[Path], mix: bool = False) -> tuple[list[Run], list[str]]:
+    """Read runs; return with them what differs between them, which is refused unless `mix` allows it."""
+    runs = [Run(path, read_manifest(path), read_rows(path)) for path in dict.fromkeys(paths)]
+    if not runs:
+        raise InputError("nothing to report: give the folder of a run")
+    found = [text for run in runs[1:] for text in _apart(runs, run)]
+    found = list(dict.fromkeys(found))
+    if found and not mix:
+        raise ConfigError(
+            f"these runs differ in {', '.join(found[:3])}{' and more' if len(found) > 3 else ''}: "
+            "report them apart, or allow it with --mix"
+        )
+    return runs, found
+
+
+def _apart(runs: Sequence[Run], run: Run) -> list[str]:
+    """In what a run differs from the first of its task, or from the first of all."""
+    same = next(one for one in runs if one.manifest["task"] == run.manifest["task"])
+    if same is not run:
+        return differences(same.manifest, run.manifest)
+    first, mine = (
+        {name: value for name, value in one.manifest.items() if name not in OF_TASK} for one in (runs[0], run)
+    )
+    return differences(first, mine, cells=False)
+
+
+def sections(runs: Sequence[Run]) -> list[Section]:
+    """Put runs of the same task and options together, in the order given."""
+    groups: dict[str, list[Run]] = defaultdict(list)
+    for run in runs:
+        told = {**run.manifest["options"], "examples": run.manifest["examples"]["sha256"]}
+        groups[f"{run.manifest['task']} {told}"].append(run)
+    tasks = [group[0].manifest["task"] for group in groups.values()]
+    return [_section(group, tasks.count(group[0].manifest["task"]) > 1) for group in groups.values()]
+
+
+def _section(runs: list[Run], several: bool) -> Section:
+    first = runs[0].manifest
+    words = [first["task"], *([_options(first)] if several else [])]
+    series: dict[str, Series] = {}
+    repeated = 0
+    for run in runs:
+        for name, cell in run.manifest["cells"].items():
+            label = " · ".join([name, *_apart_words(runs, run)])
+            rows = [row for row in run.rows if row["kind"] == "example" and row["cell"] == name]
+            there = series.setdefault(label, Series(label, cell, []))
+            known = {key(row) for row in there.rows}
+            there.rows.extend(row for row in rows if key(row) not in known)
+            repeated += sum(key(row) in known for row in rows)
+    notes = _missing(list(series.values()), first["examples"]["count"])
+    if repeated:
+        notes.append(f"{repeated} rows are in more than one of the folders and are counted once")
+    bad = [_bad(row) for run in runs for row in run.rows if row["kind"] == "bad"]
+    return Section(first["task"], ", ".join(words), list(series.values()), notes, list(dict.fromkeys(bad)))
+
+
+def _apart_words(runs: list[Run], run: Run) -> list[str]:
+    """What tells a run from the others of its section, where they are mixed."""
+    words = []
+    for name in SETTINGS:
+        if any(one.manifest[name] != run.manifest[name] for one in runs):
+            value = run.manifest[name]
+            words.append(
+                f"{value['name']} {value['dtype']} {value['format']} {value['weights'].split(':')[1][:6]}"
+                if name == "model"
+                else f"{name} {_values(value)}"
+            )
+    return words
+
+
+def _options(manifest: Manifest) -> str:
+    return _values({name: value for name, value in manifest["options"].items() if value is not None})
+
+
+def _values(value: Any) -> str:
+    if isinstance(value, dict):
+        return ", ".join(f"{name} {_values(part)}" for name, part in value.items())
+    return ",".join(map(str, value)) if isinstance(value, list) else str(value)
+
+
+def _missing(series: Sequence[Series], count: int) -> list[str]:
+    short = (one for one in series if len(one.rows) < count)
+    notes = [f"{one.name}: only {len(one.rows)} of {count} examples have run" for one in short]
+    wrong = (one for one in series if one.errors)
+    return notes + [f"{one.name}: {one.errors} examples ended in an error and have no score" for one in wrong]
+
+
+def _bad(row: Row) -> str:
+    return f"{row['file']}, line {row['line']}: {row['reason']}"
+
+
+def summary(rows: Sequence[Row]) -> dict[str, Any]:
+    """Return a run in short: a mean a cell, and what went wrong."""
+    cells: dict[str, list[Row]] = defaultdict(list)
+    for row in rows:
+        if row["kind"] == "example":
+            cells[row["cell"]].append(row)
+    wrong = [row for row in rows if row.get("error")]
+    return {
+        "cells": [_summed(name, found) for name, found in cells.items()],
+        "errors": [f"{row['cell']}, {row['example']}: {row['error']}" for row in wrong],
+        "bad": [_bad(row) for row in rows if row["kind"] == "bad"],
+    }
+
+
+def _summed(name: str, rows: list[Row]) -> dict[str, Any]:
+    found = estimate([row["score"] for row in rows if row["score"] is not None])
+    seconds = [sum(row["seconds"].values()) for row in rows if "seconds" in row]
+    return {
+        "cell": name,
+        "score": found and round(found.mean, 6),
+        "interval": found and [round(found.low, 6), round(found.high, 6)],
+        "rows": len(rows),
+        "errors": sum(row["score"] is None for row in rows),
+        "seconds": round(fmean(seconds), 4) if seconds else 0.0,
+    }

@@ -1,0 +1,75 @@
+"""Which weights gave these results: one hash per model, cheap and the same on every machine.
+
+A model of the catalogue has the hash of the file it was made from, a model in one file that file's own;
+any other is known by the names and shapes of its tensors and evenly spaced values of each.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from infinipot.api import Engine
+from infinipot.hf import catalog
+
+SAMPLES = 64  # values of each tensor
+
+
+def fingerprint(engine: Engine) -> str:
+    """Return how a model is recognised: `file:` or `sample:` and a SHA-256."""
+    if release := catalog.get(engine.name):
+        return f"file:{release.sha256}"
+    if file := _only_file(Path(engine.name).expanduser()):
+        with file.open("rb") as stream:
+            return f"file:{hashlib.file_digest(stream, 'sha256').hexdigest()}"
+    return f"sample:{_sampled(engine.model)}"
+
+
+def title(name: str) -> str:
+    """Return a model's name without the folders it lies in on this machine."""
+    path = Path(name).expanduser()
+    return path.resolve().name if path.exists() else name
+
+
+def _only_file(path: Path) -> Path | None:
+    if path.is_file():
+        return path
+    files = [*path.glob("*.safetensors")] if path.is_dir() else []
+    return files[0] if len(files) == 1 else None
+
+
+@torch.no_grad()
+def _sampled(model: Any) -> str:
+    digest = hashlib.sha256()
+    for name, tensor in sorted(_tensors(model), key=lambda pair: pair[0]):
+        digest.update(f"{name} {tuple(tensor.shape)}\n".encode())
+        flat = tensor.detach().reshape(-1)
+        places = torch.linspace(0, flat.numel() - 1, SAMPLES, dtype=torch.float64).long().to(flat.device)
+        # bfloat16 is the coarsest of the dtypes: the same weights give the same hash in each of them.
+        values = flat[places].to(torch.bfloat16).float().cpu().tolist()
+        digest.update(repr(values).encode())
+    return digest.hexdigest()
+
+
+def _tensors(model: Any) -> Iterator[tuple[str, Tensor]]:
+    """A transformers model knows its weights; any other is searched for tensors."""
+    if isinstance(inner := getattr(model, "model", None), torch.nn.Module):
+        yield from inner.state_dict().items()
+    else:
+        yield from _found("", vars(model))
+
+
+def _found(name: str, value: Any) -> Iterator[tuple[str, Tensor]]:
+    if isinstance(value, Tensor):
+        yield name, value
+    elif isinstance(value, dict):
+        for key, part in value.items():
+            yield from _found(f"{name}.{key}", part)
+    elif isinstance(value, list | tuple):
+        for index, part in enumerate(value):
+            yield from _found(f"{name}.{index}", part)

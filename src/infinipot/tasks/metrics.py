@@ -1,0 +1,188 @@
+"""The metrics of LongBench v1, giving the official numbers from 0 to 1 for one prediction and one reference.
+
+Their oddities are kept, since published scores contain them. Two are not:
+- Official ROUGE gives 0 where Python's recursion limit is met, which depends on who calls it. Here it counts.
+- Official edit similarity depends on the installation: fuzzywuzzy uses python-Levenshtein if that is
+  there and difflib if not. `code_similarity` gives the first number, `code_similarity_difflib` the second.
+"""
+
+from __future__ import annotations
+
+import difflib
+import importlib
+import logging
+import re
+import string
+import sys
+import threading
+import warnings
+from collections import Counter
+from collections.abc import Callable, Collection, Iterator, Sequence
+from contextlib import contextmanager
+from functools import cache
+from typing import Any
+
+from infinipot.errors import ConfigError
+
+_PUNCTUATION = frozenset(string.punctuation)
+_PUNCTUATION_ZH = _PUNCTUATION | frozenset(
+    "！？｡。＂＃＄％＆＇（）＊＋，－／：；＜＝＞＠［＼］＾＿｀｛｜｝～｟｠｢｣､、〃》「」『』【】〔〕〖〗〘〙〚〛〜〝〞〟〰〾〿–—‘’‛“”„‟…‧﹏."
+)
+_NOT_CODE = ("`", "#", "//")
+_recursion = threading.Lock()
+
+
+def f1(prediction: str, reference: str) -> float:
+    """Token F1 after lower case and without punctuation, articles and extra space."""
+    return _overlap(normalise(prediction).split(), normalise(reference).split())
+
+
+def f1_zh(prediction: str, reference: str) -> float:
+    """F1 over the words jieba cuts Chinese into."""
+    return _overlap(_words_zh(prediction), _words_zh(reference))
+
+
+def rouge(prediction: str, reference: str) -> float:
+    """ROUGE-L f, of the whole summary; 0 where one side has no words."""
+    scorer = _optional("rouge").Rouge(metrics=["rouge-l"])
+    with _room_for(len(prediction.split()) + len(reference.split())):
+        try:
+            found = scorer.get_scores([prediction], [reference], avg=True)
+        except ValueError:  # nothing but space and full stops
+            return 0.0
+    return float(found["rouge-l"]["f"])
+
+
+def rouge_zh(prediction: str, reference: str) -> float:
+    """ROUGE-L f over the words jieba cuts Chinese into."""
+    return rouge(" ".join(_cut(prediction)), " ".join(_cut(reference)))
+
+
+def classification(prediction: str, reference: str, classes: Sequence[str]) -> float:
+    """One over the number of classes named, if the right one is among them.
+
+    A class whose name is part of the right one's does not count: but the official loop
+    removes from the list it walks, so it never looks at the class after a removed one.
+    """
+    named = [name for name in classes if name in prediction]
+    position = 0
+    while position < len(named):
+        name = named[position]
+        if name in reference and name != reference:
+            named.remove(name)
+        position += 1
+    return 1.0 / len(named) if reference in named else 0.0
+
+
+def count(prediction: str, reference: str) -> float:
+    """The share of the prediction's numbers that are the reference."""
+    numbers = re.findall(r"\d+", prediction)
+    return numbers.count(reference) / len(numbers) if numbers else 0.0
+
+
+def retrieval(prediction: str, reference: str) -> float:
+    """The share of the prediction's numbers that are the reference's paragraph."""
+    return _retrieval(r"Paragraph (\d+)", prediction, reference)
+
+
+def retrieval_zh(prediction: str, reference: str) -> float:
+    """The share of the prediction's numbers that are the reference's paragraph, in Chinese."""
+    return _retrieval(r"段落(\d+)", prediction, reference)
+
+
+def code_similarity(prediction: str, reference: str) -> float:
+    """Edit similarity in whole percent of the first line that looks like code."""
+    percent = float(_optional("rapidfuzz.fuzz").ratio(code_line(prediction), reference))
+    return round(percent) / 100
+
+
+def code_similarity_difflib(prediction: str, reference: str) -> float:
+    """What `code_similarity` officially is where python-Levenshtein is not installed; never more."""
+    matcher = difflib.SequenceMatcher(None, code_line(prediction), reference)
+    return round(100 * matcher.ratio()) / 100
+
+
+METRICS: dict[str, Callable[[str, str], float]] = {
+    "code": code_similarity,
+    "count": count,
+    "f1": f1,
+    "f1_zh": f1_zh,
+    "retrieval": retrieval,
+    "retrieval_zh": retrieval_zh,
+    "rouge": rouge,
+    "rouge_zh": rouge_zh,
+}
+"""By the name a task's description uses; `classification` needs the classes too and is not here."""
+
+
+def normalise(text: str) -> str:
+    """Lower case, without punctuation, articles and extra space."""
+    bare = _without(_PUNCTUATION, text.lower())
+    return " ".join(re.sub(r"\b(a|an|the)\b", " ", bare).split())
+
+
+def first_line(prediction: str) -> str:
+    """Return the first line after leading newlines."""
+    return prediction.lstrip("\n").split("\n")[0]
+
+
+def code_line(prediction: str) -> str:
+    """Return the first line without a backtick, '#' or '//', after leading newlines; else nothing."""
+    lines = prediction.lstrip("\n").split("\n")
+    return next((line for line in lines if not any(mark in line for mark in _NOT_CODE)), "")
+
+
+def _overlap(prediction: list[str], reference: list[str]) -> float:
+    same = sum((Counter(prediction) & Counter(reference)).values())
+    if not same:
+        return 0.0
+    precision, recall = same / len(prediction), same / len(reference)
+    return 2 * precision * recall / (precision + recall)
+
+
+def _retrieval(pattern: str, prediction: str, reference: str) -> float:
+    wanted = re.search(pattern, reference)
+    return count(prediction, wanted[1]) if wanted else 0.0
+
+
+def _without(marks: Collection[str], text: str) -> str:
+    return "".join(character for character in text if character not in marks)
+
+
+def _words_zh(text: str) -> list[str]:
+    words = ("".join(_without(_PUNCTUATION_ZH, word.lower()).split()) for word in _cut(text))
+    return [word for word in words if word]
+
+
+def _cut(text: str) -> list[str]:
+    return list(_jieba().cut(text, cut_all=False))
+
+
+@cache
+def _jieba() -> Any:
+    with warnings.catch_warnings():
+        # jieba 0.42.1 has invalid escapes and asks for pkg_resources; neither is ours to mend.
+        warnings.simplefilter("ignore")
+        found = _optional("jieba")
+    found.setLogLevel(logging.WARNING)  # it reports its dictionary on stderr otherwise
+    return found
+
+
+def _optional(name: str) -> Any:
+    try:
+        return importlib.import_module(name)
+    except ImportError as error:
+        package = name.partition(".")[0]
+        raise ConfigError(f"this metric needs {package}: pip install 'infinipot[eval]'") from error
+
+
+@contextmanager
+def _room_for(words: int) -> Iterator[None]:
+    """Let `rouge`, which recurses once a word, reach its end."""
+    with _recursion:
+        before = sys.getrecursionlimit()
+        sys.setrecursionlimit(before + words)
+        try:
+            yield
+        finally:
+            sys.setrecursionlimit(before)

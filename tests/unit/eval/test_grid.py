@@ -1,0 +1,131 @@
+"""Lists of options to cells: nothing twice, nothing that does not apply."""
+
+from __future__ import annotations
+
+import pytest
+
+from infinipot.errors import ConfigError
+from infinipot.eval import lists
+from infinipot.eval.grid import BY_TASK, Grid
+
+
+def names(**options: object) -> list[str]:
+    return [cell.name for cell in Grid(**options).cells()]
+
+
+def test_every_combination_is_there_once_and_options_that_do_not_apply_are_left_out() -> None:
+    found = names(
+        recipes=("infinipot", "truncate", "full", "cap-only", "nuc-only", "streaming-llm"),
+        capacities=(1024, 2048),
+        keeps=(0.5, 0.25),
+        catalysts=("general", "question"),
+        knobs={"novelty": ("0", "0.5")},
+    )
+    assert len(found) == len(set(found))
+    assert [name for name in found if name.startswith("infinipot 1024")] == [
+        "infinipot 1024 novelty=0 general",
+        "infinipot 1024 novelty=0 question",
+        "infinipot 1024 general",
+        "infinipot 1024 question",
+        "infinipot 1024 keep=256 novelty=0 general",
+        "infinipot 1024 keep=256 novelty=0 question",
+        "infinipot 1024 keep=256 general",
+        "infinipot 1024 keep=256 question",
+    ]
+    assert [name for name in found if name.startswith(("truncate", "full", "streaming"))] == [
+        "truncate 1024",
+        "truncate 2048",
+        "full",
+        "streaming-llm 1024",
+        "streaming-llm 2048",
+    ]
+    assert [name for name in found if name.startswith("nuc-only")] == [
+        "nuc-only 1024",
+        "nuc-only 1024 keep=256",
+        "nuc-only 2048",
+        "nuc-only 2048 keep=512",
+    ]
+    assert len([name for name in found if name.startswith("cap-only")]) == 8
+
+
+def test_a_cell_has_one_name_however_it_was_asked_for() -> None:
+    plain = names(capacities=(1024,))
+    assert plain == names(
+        capacities=(1024,), keeps=(512, 0.5), knobs={"novelty": ("0.5", "0.50"), "pool": ("1",)}
+    )
+    assert plain == names(capacities=(1024,), catalysts=("question", "Q"))
+    every = {"novelty": ("1", "0.5"), "pool": ("1", "7")}
+    assert names(catalysts=("question",), knobs=every) == [
+        "infinipot 4096 novelty=1",
+        "infinipot 4096 question",
+        "infinipot 4096 pool=7 question",
+    ]
+    assert names(recipes=("swa",), steps=(64, 8)) == ["swa 4096", "swa 4096 step=8"]
+
+
+def test_a_cell_tells_every_parameter() -> None:
+    (cell,) = Grid(capacities=(1024,), keeps=(0.25,), catalysts=(BY_TASK,)).cells("chat")
+    stated = cell.describe()
+    assert {k: stated[k] for k in ("name", "capacity", "keep", "novelty", "pool", "catalyst", "format")} == {
+        "name": "infinipot",
+        "capacity": 1024,
+        "keep": 256,
+        "novelty": 0.5,
+        "pool": 1,
+        "catalyst": "by-task",
+        "format": "chat",
+    }
+    assert Grid(("full",)).cells()[0].describe()["capacity"] is None
+
+
+def test_the_catalyst_of_a_task_follows_whether_it_asks() -> None:
+    (cell,) = Grid(catalysts=(BY_TASK,)).cells("chat")
+    assert cell.for_example(asks=True, chat=None).catalyst == "question"
+    assert cell.for_example(asks=False, chat=None).catalyst == "general"
+    assert cell.for_example(asks=False, chat=None).format == "chat"
+    assert cell.for_example(asks=False, chat=False).format == "plain"
+
+
+@pytest.mark.parametrize(
+    ("options", "says"),
+    [
+        ({"recipes": ("infinipto",)}, "did you mean 'infinipot'?"),
+        ({"knobs": {"noveltie": ("0",)}}, "did you mean 'novelty'?"),
+        ({"recipes": ("truncate", "full"), "knobs": {"novelty": ("0",)}}, "novelty"),
+        ({"recipes": ("truncate",), "keeps": (0.5,)}, "takes --keep"),
+        ({"steps": (8,)}, "takes --step"),
+        ({"catalysts": ("generl",)}, "did you mean 'general'?"),
+        ({"knobs": {"novelty": ("2",)}}, "share between 0 and 1"),
+        ({"capacities": (2,)}, "capacity is 2"),
+    ],
+)
+def test_what_cannot_work_is_one_line(options: dict[str, object], says: str) -> None:
+    with pytest.raises(ConfigError, match=r".") as caught:
+        Grid(**options).cells()
+    assert says in str(caught.value)
+
+
+def test_lists_as_people_type_them() -> None:
+    assert lists.several("lengths", "8k, 128K,1m,8192", lists.size, "a size") == (8192, 131072, 1048576)
+    assert lists.several("keep", "0.5,2048,0.250", lists.size_or_share, "a size") == (0.5, 2048, 0.25)
+    assert lists.names(["general,question", "List names, dates and keys"]) == (
+        "general",
+        "question",
+        "List names, dates and keys",
+    )
+    assert [lists.short(count) for count in (8192, 1048576, 5000, 512)] == ["8K", "1M", "5000", "512"]
+
+
+@pytest.mark.parametrize(
+    ("one", "text"),
+    [
+        (lists.size, "8q"),
+        (lists.size, "0"),
+        (lists.size, "0.3"),
+        (lists.share, "1.5"),
+        (lists.size_or_share, "1.0"),
+    ],
+)
+def test_a_part_that_is_not_of_its_kind_is_named(one: object, text: str) -> None:
+    with pytest.raises(ConfigError, match=rf"--lengths has '{text}'; use sizes"):
+        lists.several("lengths", f"1,{text}", one, "sizes")

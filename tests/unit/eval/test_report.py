@@ -1,0 +1,215 @@
+"""Reports: the numbers, what may stand beside what, and a page that needs nothing else."""
+
+from __future__ import annotations
+
+import csv
+import re
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from infinipot.errors import ConfigError, InputError
+from infinipot.eval.grid import Grid
+from infinipot.eval.report import report
+from infinipot.eval.stats import bootstrapped, estimate, macro, wilson
+from toy_eval import kept_run
+
+PASSKEY = [
+    (f"{length}-{depth}-{trial}", {"length": length, "depth": depth, "trial": trial})
+    for length in (4096, 8192)
+    for depth in (0.1, 0.9)
+    for trial in range(5)
+]
+GRID = Grid(("infinipot", "truncate", "full"), (1024, 2048), catalysts=("general",))
+
+
+def hit(cell: Any, name: str, facts: dict[str, Any]) -> float:
+    """infinipot finds all but one of each five; truncation only what is first or last of short texts."""
+    if cell.recipe.method.name == "truncate":
+        return float(facts["length"] == 4096)
+    return float(facts["trial"] > 0)
+
+
+def passkey(path: Path, grid: Grid = GRID, **changes: Any) -> Path:
+    return kept_run(path, "passkey", grid, PASSKEY, hit, **changes)
+
+
+def longbench(path: Path) -> Path:
+    tasks = ("qasper", "trec", "qasper_e", "trec_e")
+    buckets = ("0-4k", "4-8k", "8k+")
+    rows = [
+        (f"{task}/{n}", {"task": task, "dataset": task, "length": 3000 * n, "bucket": buckets[n]})
+        for task in tasks
+        for n in range(3)
+    ]
+
+    def score(cell: Any, name: str, facts: dict[str, Any]) -> float:
+        base = 0.6 if facts["task"].startswith("qasper") else 0.2
+        return round(base - 0.1 * buckets.index(facts["bucket"]) + 0.1 * facts["task"].endswith("_e"), 3)
+
+    grid = Grid(("infinipot", "truncate"), (4096,), catalysts=("by-task",))
+    return kept_run(path, "longbench", grid, rows, score)
+
+
+def markdown(*paths: Path, out: Path, mix: bool = False) -> str:
+    report(paths, out, mix)
+    return (out / "report.md").read_text()
+
+
+def test_numbers_by_length_and_depth(tmp_path: Path) -> None:
+    text = markdown(passkey(tmp_path / "run"), out=tmp_path / "out")
+    assert "| cell | 4K | 8K | all |" in text
+    assert "| infinipot 1024 general | 80.0 | 80.0 | 80.0 [58.4, 91.9] |" in text
+    assert "| truncate 2048 | 100.0 | 0.0 | 50.0 [29.9, 70.1] |" in text
+    assert "| full | 8K | 80.0 | 80.0 | 80.0 [49.0, 94.3] |" in text
+    assert "| truncate 1024 | -30.0 [" in text  # against the first cell, on the same examples
+    assert "- hardware: a small computer" in text
+    rows = list(csv.DictReader((tmp_path / "out" / "passkey-by-length.csv").read_text().splitlines()))
+    first = {
+        "cell": "infinipot 1024 general",
+        "column": "4K",
+        "score": "80.00",
+        "low": "49.02",
+        "high": "94.33",
+    }
+    assert rows[0] == {**first, "rows": "10"}
+
+
+def test_longbench_is_a_mean_over_tasks_with_its_buckets(tmp_path: Path) -> None:
+    text = markdown(longbench(tmp_path / "run"), out=tmp_path / "out")
+    assert "| cell | qasper | trec | qasper_e | trec_e | average |" in text
+    assert re.search(r"\| infinipot 4096 by-task \| 50.0 \| 10.0 \| 60.0 \| 20.0 \| 35.0 \[", text)
+    together = text.split("LongBench and LongBench-E together")[1]
+    assert re.search(r"\| infinipot 4096 by-task \| 55.0 \| 15.0 \| 35.0 \[", together)
+    lengths = text.split("### LongBench-E by length")[1]
+    assert "| cell | 0-4k | 4-8k | 8k+ | average |" in lengths
+    assert re.search(r"\| truncate 4096 \| 50.0 \| 40.0 \| 30.0 \| 40.0 \[", lengths)
+
+
+def test_the_page_needs_nothing_else(tmp_path: Path) -> None:
+    grid = Grid(catalysts=("general", "question"), capacities=(1024, 2048), knobs={"novelty": ("0", "1")})
+    run = passkey(tmp_path / "run", grid)
+    written = report([run], tmp_path / "out")
+    page = written[0].read_text()
+    assert not re.findall(r"""(?:src|href|srcset)\s*=\s*["'](?!data:)""", page)
+    assert "http://" not in page
+    assert "https://" not in page
+    assert "<script" not in page
+    assert page.count("data:image/png;base64,") == 6  # heat, budget, ablation; light and dark
+    assert "prefers-color-scheme: dark" in page
+    assert {path.name for path in written if path.suffix == ".png"} == {
+        "passkey-heat.png",
+        "passkey-budget.png",
+        "passkey-ablation.png",
+    }
+    assert page.index("<h3>By length</h3>") < page.index("<figure>")
+
+
+def test_texts_from_outside_are_text_on_the_page(tmp_path: Path) -> None:
+    grid = Grid(capacities=(1024,), catalysts=("Say <b>bold</b> & | more",))
+    page = report([passkey(tmp_path / "run", grid)], tmp_path / "out")[0].read_text()
+    assert "Say &lt;b&gt;bold&lt;/b&gt; &amp; | more" in page
+    assert "<b>bold" not in page
+    assert "Say <b>bold</b> & \\| more" in (tmp_path / "out" / "report.md").read_text()
+
+
+def test_runs_of_one_kind_are_compared_and_counted_once(tmp_path: Path) -> None:
+    one = passkey(tmp_path / "one", Grid(("infinipot",), (1024,), catalysts=("general",)))
+    two = passkey(tmp_path / "two", Grid(("truncate", "infinipot"), (1024,), catalysts=("general",)))
+    text = markdown(one, two, out=tmp_path / "out")
+    assert text.count("| infinipot 1024 general | 80.0 | 80.0 | 80.0 [58.4, 91.9] |") == 1
+    assert "20 rows are in more than one of the folders and are counted once" in text
+
+
+@pytest.mark.parametrize(
+    ("changes", "says"),
+    [
+        ({"seed": 1}, "seed (0 and 1)"),
+        ({"options": {"trials": 3}}, "options trials (nothing and 3)"),
+        ({"versions": {"torch": "1.0"}}, "versions infinipot (0.1.0 and nothing)"),
+    ],
+)
+def test_different_runs_are_not_mixed_unless_asked(
+    tmp_path: Path, changes: dict[str, Any], says: str
+) -> None:
+    one, two = passkey(tmp_path / "one"), passkey(tmp_path / "two", **changes)
+    with pytest.raises(ConfigError) as caught:
+        report([one, two], tmp_path / "out")
+    assert says in str(caught.value)
+    assert "--mix" in str(caught.value)
+    assert not (tmp_path / "out").exists()
+    text = markdown(one, two, out=tmp_path / "out", mix=True)
+    assert "Different runs are mixed here, as asked" in text
+    assert says in text
+    assert says in (tmp_path / "out" / "index.html").read_text()
+    assert text.count("| infinipot 1024 general") >= 2 or " · " in text  # never one number of both
+
+
+def test_a_model_of_another_hash_is_not_mixed_but_another_task_is_welcome(tmp_path: Path) -> None:
+    one, two = passkey(tmp_path / "one"), longbench(tmp_path / "two")
+    text = markdown(one, two, out=tmp_path / "out")
+    assert "## passkey" in text
+    assert "## longbench" in text
+    assert (tmp_path / "out" / "longbench-2-by-task.csv").exists()
+    other = {
+        "name": "toy",
+        "weights": f"sample:{'c' * 64}",
+        "device": "cpu",
+        "dtype": "float32",
+        "format": "plain",
+    }
+    third = passkey(tmp_path / "three", model=other)
+    with pytest.raises(ConfigError, match=r"model weights \(sample:aaaaaaaa and sample:cccccccc\)"):
+        report([one, third], tmp_path / "no")
+    text = markdown(one, third, out=tmp_path / "mixed", mix=True)
+    assert "infinipot 1024 general · toy float32 plain cccccc" in text
+
+
+def test_what_is_missing_or_wrong_is_said(tmp_path: Path) -> None:
+    def sometimes(cell: Any, name: str, facts: dict[str, Any]) -> float | None:
+        return None if facts["trial"] == 4 and cell.recipe.method.name == "full" else hit(cell, name, facts)
+
+    count = {"count": 25, "sha256": "b" * 64}
+    run = kept_run(tmp_path / "run", "passkey", GRID, PASSKEY, sometimes, examples=count)
+    with (run / "rows.jsonl").open("a") as stream:
+        stream.write('{"kind": "bad", "file": "x.jsonl", "line": 7, "reason": "not JSON"}\n{"kind": "exa')
+    text = markdown(run, out=tmp_path / "out")
+    assert "- full: 4 examples ended in an error and have no score" in text
+    assert "- truncate 1024: only 20 of 25 examples have run" in text
+    assert "- x.jsonl, line 7: not JSON" in text
+    assert "x.jsonl, line 7: not JSON" in (tmp_path / "out" / "index.html").read_text()
+
+
+def test_no_run_and_no_rows_are_one_line(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match=r"holds no run: there is no manifest\.json"):
+        report([tmp_path], tmp_path / "out")
+    run = kept_run(tmp_path / "run", "passkey", GRID, [], hit)
+    with pytest.raises(InputError, match="no rows yet"):
+        report([run], tmp_path / "out")
+
+
+def test_without_matplotlib_one_line_says_what_to_install(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "matplotlib", None)
+    with pytest.raises(ConfigError, match=r"pip install 'infinipot\[eval\]'"):
+        report([passkey(tmp_path / "run")], tmp_path / "out")
+
+
+def test_intervals() -> None:
+    assert wilson(8, 10) == pytest.approx((0.4902, 0.9433), abs=1e-4)  # Wilson 1927, as statsmodels gives it
+    assert wilson(10, 10) == pytest.approx((0.7225, 1.0), abs=1e-4)
+    assert wilson(0, 20) == pytest.approx((0.0, 0.1611), abs=1e-4)
+    graded = [0.2, 0.4, 0.9, 0.7, 0.5, 0.1, 0.3, 0.8] * 10
+    found = estimate(graded)
+    assert found == estimate(graded)  # seeded
+    assert found.mean == pytest.approx(0.4875)
+    spread = 1.96 * (sum((x - 0.4875) ** 2 for x in graded) / 80 / 80) ** 0.5
+    assert found.low == pytest.approx(0.4875 - spread, abs=0.01)
+    assert found.high == pytest.approx(0.4875 + spread, abs=0.01)
+    assert estimate([]) is None
+    mean = macro([[1.0, 1.0], [0.0] * 8, []])
+    assert (mean.mean, mean.low, mean.high, mean.count) == (0.5, 0.5, 0.5, 10)
+    assert bootstrapped([0.0, 1.0, 0.0, -1.0]).mean == 0

@@ -1,0 +1,113 @@
+"""Several readers answering together say what each says alone, whatever their fills and ends."""
+
+from __future__ import annotations
+
+import copy
+from dataclasses import replace
+from functools import cache
+
+import pytest
+import torch
+
+from families import build
+from infinipot.batch import answer_all, ask_all
+from infinipot.errors import InputError
+from infinipot.hf.model import HFModel
+from infinipot.reader import Reader
+from infinipot.recipes import Recipe
+from infinipot.sampling import Generation
+from infinipot.static import Static
+from infinipot.testing import ByteTokenizer
+from infinipot.toy import ToyModel
+
+TEXTS = ["A short one.", "The quick brown fox jumps over the lazy dog. " * 5, "One two three. " * 9, "x" * 64]
+
+
+class Stops(ByteTokenizer):
+    stop_ids = frozenset(range(0, 320, 7))  # answers end at different tokens
+
+
+@cache
+def model(family: str):
+    return ToyModel() if family == "toy" else HFModel(copy.deepcopy(build(family)))
+
+
+def readers(
+    family: str, name: str = "infinipot", fixed: bool = False, tokenizer=ByteTokenizer
+) -> list[Reader]:
+    recipe = replace(Recipe.named(name, capacity=64), catalyst="a b")
+    made = [recipe.reader(model(family), tokenizer()) for _ in TEXTS]
+    for reader, text in zip(made, TEXTS, strict=True):
+        reader.read(text)
+        if fixed:
+            reader._static = Static(reader.pot, capture=False)
+    return made
+
+
+def together(made: list[Reader], prompts, wanted: Generation, final: bool) -> list[list[int]]:
+    said: list[list[int]] = [[] for _ in made]
+    for index, token in answer_all(made, prompts, wanted, final):
+        said[index].append(token)
+    return said
+
+
+@pytest.mark.parametrize("fixed", [False, True])
+@pytest.mark.parametrize("final", [False, True])
+@pytest.mark.parametrize("tokenizer", [ByteTokenizer, Stops])
+def test_the_same_tokens_and_pots_as_one_by_one(fixed: bool, final: bool, tokenizer) -> None:
+    alone, joint = (readers("toy", fixed=fixed, tokenizer=tokenizer) for _ in range(2))
+    prompts = [list(f"question {n}?".encode()) * (n + 1) for n in range(len(TEXTS))]
+    wanted = Generation(30)
+    one_by_one = [list(reader.generate(p, wanted, final)) for reader, p in zip(alone, prompts, strict=True)]
+    assert together(joint, prompts, wanted, final) == one_by_one
+    for a, b in zip(alone, joint, strict=True):
+        assert (a.pot.fill, a.pot.tokens, a.pot.cycles) == (b.pot.fill, b.pot.tokens, b.pot.cycles)
+        assert a.pot.pot_layers[0].clock.item() == b.pot.pot_layers[0].clock.item()
+        for column in ("source", "novelty", "keys"):
+            left, right = (getattr(r.pot.pot_layers[1], column)[:, :, : a.pot.fill] for r in (a, b))
+            torch.testing.assert_close(left, right, atol=1e-4, rtol=1e-4)
+        assert a.ask("and?", Generation(6)) == b.ask("and?", Generation(6))
+
+
+@pytest.mark.parametrize("name", ["infinipot", "h2o", "tova", "swa", "full", "truncate", "no-cr-rope"])
+def test_every_kind_of_recipe(name: str) -> None:
+    questions = ["what?", "and who was it?", "where?", "why?"]
+    wanted = [r.ask(q, Generation(12)) for r, q in zip(readers("toy", name), questions, strict=True)]
+    assert ask_all(readers("toy", name), questions, Generation(12)) == wanted
+
+
+@pytest.mark.parametrize("family", ["llama-3.1", "gemma-2", "gemma-3", "qwen3", "mistral-v0.1"])
+def test_families(family: str) -> None:
+    questions = ["what?", "and who was it?", "where?", "why?"]
+    wanted = [r.ask(q, Generation(8)) for r, q in zip(readers(family), questions, strict=True)]
+    assert ask_all(readers(family), questions, Generation(8)) == wanted
+
+
+def test_sampling_is_repeatable_whoever_else_speaks() -> None:
+    wanted = Generation(10, temperature=0.8, seed=3)
+    alone = [list(r.generate([65, 66], wanted, True)) for r in readers("toy")]
+    assert together(readers("toy"), [[65, 66]] * len(TEXTS), wanted, True) == alone
+
+
+def test_an_answer_abandoned_half_way_leaves_every_pot_whole() -> None:
+    made = readers("toy", fixed=True)
+    speaking = answer_all(made, [[65]] * len(made), Generation(20), final=False)
+    for _ in range(9):
+        next(speaking)
+    speaking.close()
+    for reader, before in zip(made, readers("toy", fixed=True), strict=True):
+        list(before.generate([65], Generation(2 if reader is made[0] else 1), final=False))
+        assert 0 <= reader.pot.tokens - before.pot.tokens <= 2
+        assert reader.pot.pot_layers[0].clock.item() == reader.pot.tokens
+        reader.ask("fine?", Generation(3))
+
+
+def test_what_cannot_be_done_together_is_said() -> None:
+    made = readers("toy")
+    with pytest.raises(InputError, match="one prompt a reader"):
+        answer_all(made, [[1]], Generation(2))
+    with pytest.raises(InputError, match=r"fork\(\)"):
+        answer_all([made[0], made[0]], [[1], [1]], Generation(2))
+    other = Recipe.named(capacity=256).reader(model("toy"), ByteTokenizer())
+    with pytest.raises(InputError, match="one capacity"):
+        answer_all([made[0], other], [[1], [1]], Generation(2))
