@@ -213,12 +213,22 @@ def timed(reader: Reader, ids: list[int], cycles: list[float]) -> None:
         last = now
 
 
+def in_common(one: Reader, other: Reader) -> float:
+    """The share of slots that two pots both hold."""
+    return statistics.mean(
+        len(set(x.tolist()) & set(y.tolist())) / len(x)
+        for a, b in zip(one.pot.pot_layers, other.pot.pot_layers, strict=True)
+        for x, y in zip(a.source[0, :, : a.fill], b.source[0, :, : b.fill], strict=True)
+    )
+
+
 def check(dtype: torch.dtype) -> dict[str, object]:
     """Captured against plain: kept slots, and the tokens of an answer."""
-    model, bare = HFModel(build("small", dtype)), HFModel(build("small", dtype))
+    bare, exactly = HFModel(build("small", dtype)), HFModel(build("small", dtype).float())
+    model = HFModel(build("small", dtype))
     fuse(model.decoder)
     ids = ids_of(4000, 1024)
-    static, plain = reader_on(model, 512, 256), reader_on(bare, 512, 256)
+    static, plain, wide = (reader_on(one, 512, 256) for one in (model, bare, exactly))
     plain._static = None
 
     def same() -> str:
@@ -228,22 +238,21 @@ def check(dtype: torch.dtype) -> dict[str, object]:
 
     read(static, ids)
     compiling.KERNELS = False  # the plain side: no graphs, no fusing, no kernels
+    wide._static = None
     read(plain, ids)
+    read(wide, ids)
     compiling.KERNELS = True
     reading = same()
     exact = dtype == torch.float32
-    common = statistics.mean(
-        len(set(x.tolist()) & set(y.tolist())) / len(x)
-        for a, b in zip(static.pot.pot_layers, plain.pot.pot_layers, strict=True)
-        for x, y in zip(a.source[0, :, : a.fill], b.source[0, :, : b.fill], strict=True)
-    )
+    common = {"plain": in_common(static, plain), "float32": in_common(static, wide)}
+    common["plain and float32"] = in_common(plain, wide)
     assert not exact or reading == f"{len(plain.pot.layers)}/{len(plain.pot.layers)}", "other slots were kept"
     answers = [list(one.generate([1, 2, 3], Generation(600))) for one in (static, plain)]
     assert not exact or answers[0] == answers[1], "captured decoding gave other tokens"
     return {
         "dtype": str(dtype),
         "layers_with_the_same_slots": reading,
-        "share_of_slots_in_common": common,
+        "share_of_slots_in_common_with": common,
         "the same after an answer longer than the pot": same()
         if answers[0] == answers[1]
         else "other answer",

@@ -64,6 +64,10 @@ class Speaker(Protocol):
         """Its language model."""
 
     @property
+    def graphs(self) -> Static | None:
+        """What is captured for its pot, where anything is."""
+
+    @property
     def stops(self) -> frozenset[int]:
         """Tokens that end an answer."""
 
@@ -170,13 +174,17 @@ class Group:
 
     def _fixed(self, tokens: Tensor) -> tuple[Tensor, Tensor]:
         self.state[0, : len(tokens)] = tokens
-        key = (self.pots[0].capacity, self.state.shape[1])
-        names = () if self.by_address else tuple(id(pot) for pot in self.pots)
-        hidden, logits = graphs_of(self.model, self.voices[0].reader).run(
-            (*key, *names), [self.state], self._compute
-        )
+        key = ("decode", self.pots[0].capacity, self.state.shape[1])
+        graphs = self._graphs()
+        hidden, logits = graphs.run(key, [self.state], self._compute) if graphs else self._compute(self.state)
         self.state[1, : len(tokens)] += 1
         return hidden.clone(), logits
+
+    def _graphs(self) -> Static | None:
+        """Where addresses will do, the model's graphs serve any pots; else a lone pot has its own."""
+        if self.by_address:
+            return _GRAPHS.setdefault(self.model, Static())
+        return self.voices[0].reader.graphs if len(self.voices) == 1 else None
 
     def _compute(self, state: Tensor) -> tuple[Tensor, Tensor]:
         hidden = self.model.forward(state[0, :, None], FixedRows(self.pots, state))
@@ -184,13 +192,6 @@ class Group:
 
 
 _GRAPHS: WeakKeyDictionary[Forward, Static] = WeakKeyDictionary()  # of decoding, for all pots of a model
-
-
-def graphs_of(model: Forward, reader: Speaker) -> Static:
-    """The decoding graphs of a model."""
-    if model not in _GRAPHS:
-        _GRAPHS[model] = Static(capture=reader.pot.pot_layers[0].keys.device.type == "cuda")
-    return _GRAPHS[model]
 
 
 def _joined(voices: Sequence[Voice]) -> Tensor:

@@ -72,6 +72,7 @@ class Pot:
     ) -> None:
         self.capacity, self.keep_most, self.manner = capacity, keep, manner
         self.reach = capacity  # positions for which a model's RoPE must hold still
+        self.lengths = frozenset({1})  # numbers of tokens that come again and again
         self.needs: frozenset[Need] = frozenset({"catalyst"})  # what `observe` takes down
         self.window = 1  # tokens whose attention counts as that of the last
         local = not all(spec.window is not None for spec in specs)  # else nothing would be left to distil
@@ -238,5 +239,5 @@ class Pot:
         twin = Pot([], self.capacity, self.keep_most, self.manner)
         twin.layers = [layer.copy() for layer in self.layers]
         twin.cycles, twin.reach = self.cycles, self.reach
-        twin.needs, twin.window = self.needs, self.window
+        twin.needs, twin.window, twin.lengths = self.needs, self.window, self.lengths
         return twin

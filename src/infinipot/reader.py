@@ -117,6 +117,7 @@ class Reader:
     def _new_pot(self) -> Pot:
         pot = self.model.new_pot(self.config.capacity, self.config.kept, self.manner)
         pot.needs, pot.window = self.needs, self.policy.last if self.policy else 1
+        pot.lengths = frozenset({1, BLOCK, min(BLOCK, self.config.capacity - self.config.kept)})
         return pot
 
     @property
@@ -281,6 +282,11 @@ class Reader:
             yield token
 
     # What decoding asks (decoding.py) -------------------------------------------
+
+    @property
+    def graphs(self) -> Static | None:
+        """What is captured for this pot, where anything is."""
+        return self._static
 
     @property
     def stops(self) -> frozenset[int]:

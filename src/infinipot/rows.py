@@ -27,6 +27,7 @@ class Rows:
         first = pots[0]
         self.layers: list[PotLayer | WindowLayer] = first.layers
         self.manner: Manner = first.manner
+        self.lengths = first.lengths
         self.capacity, self.reach = first.capacity, max(pot.reach for pot in pots)
 
     @property

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import statistics
 from collections.abc import Callable
 from typing import Any
 
@@ -29,7 +28,7 @@ def ceilings(
 
 def _matmul(device: torch.device, dtype: torch.dtype, side: int, long: float) -> dict[str, float]:
     a, b = (torch.randn(side, side, device=device).to(dtype) for _ in range(2))
-    once = _median(lambda: a @ b, device)
+    once = _best(lambda: a @ b, device)
     sustained = seconds(lambda: a @ b, device, max(1, int(long / once)))  # what it holds when it is warm
     work = 2 * side**3 / 1e12
     return {"matmul_tflops": work / once, "matmul_tflops_sustained": work / sustained}
@@ -38,11 +37,11 @@ def _matmul(device: torch.device, dtype: torch.dtype, side: int, long: float) ->
 def _copy(device: torch.device, size: int) -> float:
     source = torch.ones(size // 4, dtype=torch.float32, device=device)
     target = torch.empty_like(source)
-    return 2 * size / _median(lambda: target.copy_(source), device) / 1e9
+    return 2 * size / _best(lambda: target.copy_(source), device) / 1e9
 
 
-def _median(run: Callable[[], Any], device: torch.device) -> float:
-    """Median of three times of several runs; the first run warms up."""
+def _best(run: Callable[[], Any], device: torch.device) -> float:
+    """Seconds of a run at best; the first run warms up."""
     run()
-    times = 10 if device.type != "cpu" else 2
-    return statistics.median(seconds(run, device, times) for _ in range(3))
+    times = 10 if device.type != "cpu" else 1
+    return min(seconds(run, device, times) for _ in range(5))

@@ -11,6 +11,7 @@ from infinipot.bench.plan import SKIP, shown
 from infinipot.bench.rows import Row
 from infinipot.bench.steps import Step
 from infinipot.bench.subject import QUESTION, Subject, pieces, text
+from infinipot.decoding import graphs_of
 from infinipot.hf import memory
 from infinipot.reader import BLOCK, Reader
 from infinipot.recipes import Recipe
@@ -22,28 +23,29 @@ WARM = 3  # capacities of text that warm up: a first cycle, a steady one, a part
 def measure(
     subject: Subject, recipe: Recipe, lengths: Iterable[int], new_tokens: int
 ) -> Generator[Step | Row, None, None]:
-    """Yield a row for each length; the reader and what was captured for it are used again."""
-    subject.memory.sweep()
-    reader = subject.reader(recipe)
-    for length in lengths:
+    """Yield a row for each length, each from a reader of its own."""
+    failed = ""
+    for length in sorted(lengths):
+        subject.memory.sweep()
+        if failed:  # longer texts take no less
+            yield _blank(recipe, length, failed)
+            continue
         try:
-            yield (yield from _row(subject, recipe, reader, length, new_tokens))
+            yield (yield from _row(subject, recipe, length, new_tokens))
         except Exception as error:  # out of memory has no common type; a row must not end a long run
             failed = reason(error)
             if failed != "out of memory":
                 raise
             yield _blank(recipe, length, failed)
-            return
 
 
-def _row(
-    subject: Subject, recipe: Recipe, reader: Reader, length: int, new_tokens: int
-) -> Generator[Step, None, Row]:
+def _row(subject: Subject, recipe: Recipe, length: int, new_tokens: int) -> Generator[Step, None, Row]:
     name = f"{recipe.method.name} {shown(recipe.config.capacity)}"
     needed = subject.entry_bytes * length
     if not recipe.method.bounded and needed > memory.available(str(subject.device)):
         return _blank(recipe, length, f"out of memory: its cache needs {needed / 1e9:.1f} GB")
     yield Step(f"{name}: warming up")
+    reader = subject.reader(recipe)
     warm = _warm_up(subject, reader, length, new_tokens)
     reader.clear()
     subject.memory.start()
@@ -110,8 +112,12 @@ def read(reader: Reader, ids: list[int]) -> None:
 
 def engine(reader: Reader) -> str:
     """`captured`, or `plain` and why."""
-    why = reader.plain or (reader._static.reason if reader._static is not None else "")
-    return f"plain: {why}" if why else "captured"
+    if reader.plain or reader._static is None:
+        return f"plain: {reader.plain}"
+    if why := reader._static.reason:
+        return f"reading plain: {why}"
+    why = graphs_of(reader.model, reader).reason
+    return f"decoding plain: {why}" if why else "captured"
 
 
 def _sizes(recipe: Recipe) -> dict[str, Any]:

@@ -94,11 +94,13 @@ def steady(reader: Reader, ids: list[int]) -> Callable[[], None]:
 
 def snapshot(reader: Reader) -> Callable[[], None]:
     """Return what puts a reader's pot back to how it is now; no tensor of it moves."""
-    saved, last = reader.pot.fork(), reader._last
+    reader.end()
+    saved = reader.pot.fork()
+    last = None if reader._last is None else reader._last.clone()  # a graph may write there again
     windows = [(layer, layer.mark()) for layer in reader.pot.layers if isinstance(layer, WindowLayer)]
 
     def again() -> None:
-        reader._end()
+        reader.end()
         reader.pot.restore(saved)
         for layer, mark in windows:
             layer.rewind(mark)

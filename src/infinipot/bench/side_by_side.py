@@ -47,7 +47,9 @@ def measure(plan: Plan, subject: Subject) -> Generator[Step, None, dict[str, Any
         ways = _ways(plan, subject, held, failed)
         warm = 1 if subject.device.type == "cpu" else WARM
         for turn in range(warm + plan.rounds):
-            for name in list(ways):
+            names = list(ways)
+            first = turn % len(names)  # nobody always runs after the same one
+            for name in [*names[first:], *names[:first]]:
                 yield Step(f"side by side: {name}", turn, warm + plan.rounds)
                 found = _once(ways[name])
                 if isinstance(found, str):

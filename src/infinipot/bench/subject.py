@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import torch
@@ -74,16 +74,13 @@ class Subject:
     memory: Memory
     fuse: bool = False
     model: HFModel | None = None  # once `ready`
+    parameters: int = field(init=False)
+    weight_bytes: int = field(init=False)
 
-    @property
-    def parameters(self) -> int:
-        """How many weights there are."""
-        return sum(weight.numel() for weight in self.bare.parameters())
-
-    @property
-    def weight_bytes(self) -> int:
-        """Bytes of the weights."""
-        return sum(weight.nbytes for weight in self.bare.parameters())
+    def __post_init__(self) -> None:
+        weights = list(self.bare.parameters())
+        self.parameters = sum(weight.numel() for weight in weights)
+        self.weight_bytes = sum(weight.nbytes for weight in weights)
 
     @property
     def vocabulary(self) -> int:

@@ -62,7 +62,9 @@ Sets = Annotated[
 Lengths = Annotated[Text, _task("Tokens of a text, e.g. 8k,128k,1m; for babilong, its files: 0k,4k.")]
 Depths = Annotated[Text, _task("Where the needle lies, from 0, first, to 1, last.", "0.1,0.5,0.9")]
 Trials = Annotated[int | None, _task("Examples of each length and depth.")]
-Tasks = Annotated[Text, _task("Parts of longbench (`all`: with LongBench-E), babilong, kv-retrieval.", "what is there")]
+Tasks = Annotated[
+    Text, _task("Parts of longbench (`all`: with LongBench-E), babilong, kv-retrieval.", "what is there")
+]
 LongBenchE = Annotated[bool | None, typer.Option("--e", help="LongBench-E.", rich_help_panel=TASK)]
 Hay = Annotated[
     Text, _task("What a needle lies in: noise, or a folder of texts.", "noise", metavar="noise|DIR")

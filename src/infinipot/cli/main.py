@@ -7,7 +7,7 @@ import sys
 import typer
 
 from infinipot import __version__
-from infinipot.cli import ask, chat, demo, eval, models, recipes, report
+from infinipot.cli import ask, bench, chat, demo, eval, models, recipes, report
 from infinipot.errors import InfiniPotError
 
 app = typer.Typer(
@@ -18,6 +18,7 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 app.command("ask")(ask.ask)
+app.command("bench")(bench.bench)
 app.command("chat")(chat.chat)
 app.command("demo")(demo.demo)
 app.command("eval")(eval.evaluate)

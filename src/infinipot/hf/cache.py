@@ -20,6 +20,13 @@ class PotCache(Cache):  # type: ignore[misc]  # transformers is untyped
         super().__init__(layers=[_Layer(pot, index) for index in range(len(pot.layers))])
         self.pot = pot
 
+    @torch.compiler.disable  # type: ignore[untyped-decorator]  # it changes the pot: not for the compiler
+    def update(
+        self, key_states: Tensor, value_states: Tensor, layer_idx: int, *_: Any, **__: Any
+    ) -> tuple[Tensor, Tensor]:
+        """Write new keys and values; return what the layer may see."""
+        return self.pot.append(layer_idx, key_states, value_states)
+
     def get_seq_length(self, layer_idx: int = 0) -> int:  # noqa: ARG002
         """Filled slots: positions of new tokens go on from here, which is what CR-RoPE wants."""
         return self.pot.fill
@@ -42,7 +49,6 @@ class _Layer(CacheLayerMixin):  # type: ignore[misc]
     def lazy_initialization(self, key_states: Tensor, value_states: Tensor) -> None:
         """Nothing to do: the pot allocates when it is first written."""
 
-    @torch.compiler.disable  # type: ignore[untyped-decorator]  # it changes the pot: not for the compiler
     def update(self, key_states: Tensor, value_states: Tensor, *_: Any, **__: Any) -> tuple[Tensor, Tensor]:
         return self.pot.append(self.index, key_states, value_states)
 

@@ -1,8 +1,9 @@
 """Products that share their input as one: queries, keys and values; gate and up.
 
-One large product wastes less than three of different sizes, above all for a single
-token, where reading the weights is all there is. The modules keep their names, weights
-(views of one tensor) and places in the model; no model code changes.
+For a few tokens reading the weights is all there is, and one large product reads them
+better than three of different sizes. For many tokens products are as good apart, and what
+follows reads their outputs better, so then each computes its own. The modules keep their
+names, weights (views of one tensor) and places in the model; no model code changes.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+FEW = 64  # tokens up to which products are joint
 TOGETHER = (("q_proj", "k_proj", "v_proj"), ("gate_proj", "up_proj"))
 
 
@@ -32,7 +34,7 @@ class Joint:
     def output(self, x: Tensor, index: int) -> Tensor:
         """What the module of this index gives for x."""
         if self.seen is not x:
-            self.parts = F.linear(x, self.weight, self.bias).split(self.sizes, dim=-1)
+            self.parts = torch.split(F.linear(x, self.weight, self.bias), self.sizes, dim=-1)
             self.seen, self.left = x, len(self.sizes)
         found = self.parts[index]
         self.left -= 1
@@ -50,11 +52,14 @@ class Part(nn.Linear):
         start = sum(joint.sizes[:index])
         rows = slice(start, start + of.out_features)
         self.weight = nn.Parameter(joint.weight[rows], requires_grad=False)
-        self.bias = None if joint.bias is None else nn.Parameter(joint.bias[rows], requires_grad=False)
+        bias = None if joint.bias is None else nn.Parameter(joint.bias[rows], requires_grad=False)
+        self.register_parameter("bias", bias)
         self.joint, self.index = joint, index
 
     def forward(self, x: Tensor) -> Tensor:
-        """As the plain module, computed for its siblings on the way."""
+        """As the plain module; for few tokens its siblings' outputs are computed on the way."""
+        if x.shape[-2] > FEW:
+            return F.linear(x, self.weight, self.bias)
         return self.joint.output(x, self.index)
 
 

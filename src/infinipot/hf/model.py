@@ -8,6 +8,7 @@ unsupported family is refused rather than read wrongly.
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from typing import Any
 
 import torch
@@ -73,7 +74,8 @@ class HFModel:
     def forward(self, tokens: Tensor, pot: Pot | Rows) -> Tensor:
         """Write tokens [B, n] into the pot and return their hidden states [B, n, H]."""
         places = pot.places(tokens.shape[1], tokens.device)
-        with still(self.decoder, self.config, pot.reach):
+        rare = tokens.shape[1] not in pot.lengths  # not worth compiling for, where layers are compiled at all
+        with still(self.decoder, self.config, pot.reach), _uncompiled() if rare else nullcontext():
             out = self.decoder(
                 input_ids=tokens, position_ids=places, past_key_values=PotCache(pot), use_cache=True, pot=pot
             )
@@ -113,6 +115,11 @@ class HFModel:
             _same(turned, near.keys[index], f"the keys of layer {index} do not follow plain RoPE")
         logits = self.model(input_ids=token, use_cache=False).logits
         _same(self.logits(out.last_hidden_state), logits, "its output head is not a known one")
+
+
+def _uncompiled() -> Any:
+    """What is compiled for this shape runs compiled; nothing new is compiled for it."""
+    return torch.compiler.set_stance("eager_on_recompile")
 
 
 class _Recorder:

@@ -192,6 +192,13 @@ def test_a_peer_without_memory_or_time_does_not_end_the_run(
 
     monkeypatch.setattr(plain, "dynamic", out_of_memory)
     assert measured() == ["out of memory", "out of memory"]
+    monkeypatch.setattr(ours, "_warm_up", out_of_memory)
+    rows = [
+        row
+        for row in ours.measure(subject, Recipe.named(capacity=96), (256, 512), 10)
+        if isinstance(row, Row)
+    ]
+    assert [row.failed for row in rows] == ["out of memory", "out of memory"]
 
 
 SCRIPTS = {

@@ -30,7 +30,7 @@ def cluster() -> Iterator[Any]:
     import ray
     from ray.cluster_utils import Cluster
 
-    size = {"num_cpus": 1, "object_store_memory": 80 * 2**20, "node_ip_address": "127.0.0.1"}
+    size = {"num_cpus": 1, "object_store_memory": 80 * 2**20}
     found = Cluster(initialize_head=True, head_node_args={**size, "include_dashboard": False})
     found.second = found.add_node(**size)
     ray.init(
