@@ -194,6 +194,11 @@ class Group:
 _GRAPHS: WeakKeyDictionary[Forward, Static] = WeakKeyDictionary()  # of decoding, for all pots of a model
 
 
+def uncaptured(model: Forward) -> str:
+    """Why decoding with this model is not captured any more; empty where it is, or was not tried."""
+    return _GRAPHS[model].reason if model in _GRAPHS else ""
+
+
 def _joined(voices: Sequence[Voice]) -> Tensor:
     return voices[0].logits if len(voices) == 1 else torch.cat([voice.logits for voice in voices])
 

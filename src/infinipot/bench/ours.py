@@ -11,7 +11,7 @@ from infinipot.bench.plan import SKIP, shown
 from infinipot.bench.rows import Row
 from infinipot.bench.steps import Step
 from infinipot.bench.subject import QUESTION, Subject, pieces, text
-from infinipot.decoding import graphs_of
+from infinipot.decoding import uncaptured
 from infinipot.hf import memory
 from infinipot.reader import BLOCK, Reader
 from infinipot.recipes import Recipe
@@ -116,7 +116,7 @@ def engine(reader: Reader) -> str:
         return f"plain: {reader.plain}"
     if why := reader._static.reason:
         return f"reading plain: {why}"
-    why = graphs_of(reader.model, reader).reason
+    why = uncaptured(reader.model)
     return f"decoding plain: {why}" if why else "captured"
 
 

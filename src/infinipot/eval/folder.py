@@ -7,7 +7,9 @@ behind, which the next run drops; so no row is there twice and none is lost. One
 from __future__ import annotations
 
 import json
+import lzma
 import os
+import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -17,6 +19,7 @@ from filelock import FileLock, Timeout
 
 from infinipot.errors import ConfigError, InputError
 from infinipot.eval.manifest import FORMAT, Manifest, differences
+from infinipot.tasks.rows import PACKED, open_file
 
 MANIFEST, ROWS, LOCK = "manifest.json", "rows.jsonl", ".lock"
 Row = dict[str, Any]
@@ -84,11 +87,21 @@ def read_manifest(path: Path) -> Manifest:
 
 
 def read_rows(path: Path) -> list[Row]:
-    """Return the rows of a run's folder; half a line at its end is not one."""
-    try:
-        return list(_rows((path / ROWS).read_bytes(), path / ROWS))
-    except FileNotFoundError:
+    """Return the rows of a run's folder, packed (.xz, .gz) or not; half a line at its end is not one."""
+    found = _packed(path) or path / ROWS
+    if not found.exists():
         return []
+    try:
+        with open_file(found) as stream:
+            return list(_rows(stream.read(), found))
+    except (OSError, EOFError, lzma.LZMAError, zlib.error) as error:
+        raise InputError(f"cannot read {found}: {error}") from error
+
+
+def _packed(path: Path) -> Path | None:
+    """Return the packed rows of a run that was put away, if they are all there is."""
+    files = (path / f"{ROWS}{suffix}" for suffix in PACKED if suffix)
+    return None if (path / ROWS).exists() else next((file for file in files if file.exists()), None)
 
 
 def _rows(data: bytes, path: Path) -> Iterator[Row]:
@@ -114,6 +127,8 @@ def _mended(path: Path) -> list[Row]:
 
 def _agree(path: Path, manifest: Manifest) -> None:
     """Write the manifest, joined with the one that is there if both are of one run."""
+    if packed := _packed(path):
+        raise ConfigError(f"the rows of {path} are packed: unpack {packed.name} to go on")
     if (path / MANIFEST).exists():
         old = read_manifest(path)
         if found := differences(old, manifest):

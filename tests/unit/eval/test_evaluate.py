@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import lzma
 import multiprocessing
 import random
 from dataclasses import replace
@@ -253,3 +254,16 @@ def test_weights_are_recognised_whatever_their_dtype(tmp_path: Path) -> None:
 def test_rows_are_plain_json(tmp_path: Path) -> None:
     run(tmp_path)
     assert all(json.loads(line) for line in (tmp_path / ROWS).read_text().splitlines())
+
+
+def test_a_run_that_was_put_away_packed_is_read_but_not_begun_again(tmp_path: Path) -> None:
+    run(tmp_path)
+    rows, plain = read_rows(tmp_path), tmp_path / ROWS
+    (tmp_path / f"{ROWS}.xz").write_bytes(lzma.compress(plain.read_bytes()))
+    plain.unlink()
+    assert read_rows(tmp_path) == rows
+    with pytest.raises(ConfigError, match=r"packed: unpack rows.jsonl.xz to go on"):
+        run(tmp_path)
+    (tmp_path / f"{ROWS}.xz").write_bytes(b"no archive")
+    with pytest.raises(InputError, match=r"cannot read .*rows.jsonl.xz"):
+        read_rows(tmp_path)
