@@ -201,7 +201,7 @@ def _tops(
 @triton.jit
 def _shares(
     queries, keys, tops, totals, out, scale, count, asks, seen, pieces, qb, qh, qn, kb, kh,
-    H: tl.constexpr, G: tl.constexpr, D: tl.constexpr, N: tl.constexpr, M: tl.constexpr,
+    H: tl.constexpr, G: tl.constexpr, D: tl.constexpr, N: tl.constexpr, M: tl.constexpr, C: tl.constexpr,
 ):  # fmt: skip
     """What the keys of one piece receive."""
     row, piece = tl.program_id(0), tl.program_id(1)
@@ -209,7 +209,7 @@ def _shares(
     column, place = tl.arange(0, D), piece * N + tl.arange(0, N)
     at = keys + batch * kb + head * kh + place[:, None] * D + column
     key = tl.load(at, mask=(place < seen)[:, None], other=0.0)
-    received = tl.zeros((N,), tl.float32)
+    received, other = tl.zeros((N,), tl.float32), tl.arange(0, C)
     start = 0
     while start < asks:
         index = start + tl.arange(0, M)
@@ -218,23 +218,14 @@ def _shares(
         where = queries + batch * qb + (head * G + member) * qh + ask * qn
         query = tl.load(where[:, None] + column, mask=there[:, None], other=0.0)
         logits = _catalyst_logits(query, key, place, ask, count, seen, scale)
-        top = tl.full((M,), float("-inf"), tl.float32)
-        total = tl.zeros((M,), tl.float32)
-        other = 0
-        while other < pieces:
-            of = (row * pieces + other) * asks + index
-            its_top = tl.load(tops + of, mask=there, other=float("-inf"))
-            higher = tl.maximum(top, its_top)
-            base = tl.where(higher == float("-inf"), 0.0, higher)
-            total = total * tl.exp(top - base) + tl.load(totals + of, mask=there, other=0.0) * tl.exp(
-                its_top - base
-            )
-            top = higher
-            other += 1
-        share = (
-            tl.exp(logits - tl.where(top == float("-inf"), 0.0, top)[:, None])
-            / tl.where(total > 0, total, 1.0)[:, None]
-        )
+        of = (row * pieces + other)[:, None] * asks + index[None, :]
+        known = (other < pieces)[:, None] & there[None, :]
+        its_top = tl.load(tops + of, mask=known, other=float("-inf"))
+        top = tl.max(its_top, 0)
+        base = tl.where(top == float("-inf"), 0.0, top)
+        its_total = tl.load(totals + of, mask=known, other=0.0)
+        total = tl.sum(its_total * tl.exp(its_top - base[None, :]), 0)
+        share = tl.exp(logits - base[:, None]) / tl.where(total > 0, total, 1.0)[:, None]
         received += tl.sum(tl.where(there[:, None], share, 0.0), 0)
         start += M
     tl.store(out + row * seen + place, received / G, mask=place < seen)
@@ -256,8 +247,9 @@ def received(queries: Tensor, keys: Tensor, scale: float) -> Tensor:
     grid = (batch * kv_heads, pieces)
     _tops[grid](queries, keys, tops, totals, scale, count, group * count, seen, *strides, **sizes)
     _shares[grid](
-        queries, keys, tops, totals, out, scale, count, group * count, seen, pieces, *strides, **sizes
-    )
+        queries, keys, tops, totals, out, scale, count, group * count, seen, pieces, *strides,
+        C=triton.next_power_of_2(pieces), **sizes,
+    )  # fmt: skip
     return out
 
 

@@ -172,10 +172,13 @@ class Reader:
         started = time.perf_counter()
         space = self._space()
         count = min(len(waiting) - self._held, space, BLOCK)
+        distil = self._drops and count == space < len(waiting)
+        if count > BLOCK // 2 and count + distil * len(self.catalyst) not in self.pot.lengths:
+            count, distil = BLOCK // 2, False  # a rare shape is not captured: its memory comes on top
         if self._ends is not None:
             self._ends.push(waiting[:count])
         else:
-            self._write(waiting[:count], distil=self._drops and count == space < len(waiting))
+            self._write(waiting[:count], distil=distil)
         del waiting[:count]
         self._talking = False
         self.tokens_read += max(0, count - self._ours)

@@ -68,6 +68,7 @@ def cycle_parts(reader: Reader, ids: list[int], rounds: int) -> Generator[Step, 
     """Time the variants of a steady cycle, yielding before every round; the reader forgets what it read."""
     chunk = reader.config.chunk(len(reader.catalyst))
     again = steady(reader, ids)
+    reader.pot.lengths |= {chunk}  # as often as the complete cycle's: compiled like it
     warm = 1 if reader.plain else WARM
     turns: list[dict[str, float]] = []
     for turn in range(warm + rounds):

@@ -210,9 +210,9 @@ def _workers(
         from infinipot.api import open_engine
         from infinipot.eval.ray_engine import RayWorkers
 
-        return RayWorkers(partial(open_engine, model, device, dtype), address, workers)
+        return RayWorkers(partial(open_engine, model, device, dtype, fused=True), address, workers)
     if address or workers:
         raise ConfigError("--address and --workers are for --engine ray")
     from infinipot.eval.evaluate import Here
 
-    return Here(lambda: o.open_engine(model, device, dtype))
+    return Here(lambda: o.open_engine(model, device, dtype, fused=True))

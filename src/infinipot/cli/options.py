@@ -113,12 +113,12 @@ Json = Annotated[
 ]
 
 
-def open_engine(name: str, device: str, dtype: str) -> Engine:
+def open_engine(name: str, device: str, dtype: str, fused: bool = False) -> Engine:
     """Load a model, pulling it under a progress bar when it is not there yet."""
     from infinipot.api import open_engine
     from infinipot.cli.models import draw_pull
 
-    return open_engine(name, device, dtype, on_pull=draw_pull)
+    return open_engine(name, device, dtype, on_pull=draw_pull, fused=fused)
 
 
 def recipe(
