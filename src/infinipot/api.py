@@ -7,11 +7,11 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from infinipot.hf.catalog import DEFAULT_MODEL
-from infinipot.hf.fuse import fuse
-from infinipot.hf.joint import join
-from infinipot.hf.loading import Pull
+from infinipot.hf.loading import Pull, choose_device
 from infinipot.hf.loading import load as load_weights
 from infinipot.hf.model import HFModel
+from infinipot.hf.prepare import prepare, resolve
+from infinipot.hf.sample import sampled
 from infinipot.hf.tokenizer import HFTokenizer
 from infinipot.reader import Reader
 from infinipot.recipes import Recipe
@@ -26,6 +26,8 @@ class Engine:
     format: Format  # the prompt format that measures better for this model
     model: HFModel
     tokenizer: HFTokenizer
+    dtype: str = ""  # what it computes in
+    sample: str = ""  # what its weights are known by where they are not one file
 
     def reader(self, recipe: Recipe, question: str | None = None, bare: bool = False) -> Reader:
         """Return a reader with an empty pot; arguments as in `Recipe.reader`."""
@@ -43,12 +45,12 @@ def open_engine(
 
     `fused` compiles its layers on CUDA: some twenty seconds at the first text, then faster.
     """
-    loaded = load_weights(name, device, dtype, on_pull=on_pull)
+    kind, mixed = resolve(dtype, choose_device(device))
+    loaded = load_weights(name, device, kind, on_pull=on_pull)
     tokenizer = HFTokenizer(loaded.tokenizer, add_bos=loaded.add_bos, eos_ids=loaded.stop_ids)
+    known = sampled(loaded.model.state_dict().items())
     model = HFModel(loaded.model)
-    if model.device.type == "cuda" and not model.obstacle:
-        fuse(model.decoder) if fused else join(model.decoder)
-    return Engine(name, loaded.format, model, tokenizer)
+    return Engine(name, loaded.format, model, tokenizer, prepare(model, mixed, fused), known)
 
 
 def load(

@@ -21,6 +21,7 @@ from infinipot.rope import Rotation
 from infinipot.scores import softcapped, wide_products
 
 MANY = 256  # queries from which on splitting in two calls pays
+LONG = 1024  # slots from which on one token's attention on a CPU goes in two halves
 ROWS = 512  # queries a block of the banded path, which bounds its mask and logits
 
 
@@ -47,7 +48,29 @@ def _one(queries: Tensor, keys: Tensor, values: Tensor, scale: float) -> Tensor:
     """One new token: fold its group of heads into query rows, so KV heads are never repeated."""
     batch, heads, _, dim = queries.shape
     folded = queries.reshape(batch, keys.shape[1], heads // keys.shape[1], dim)
+    if queries.device.type == "cpu" and batch == 1 and keys.shape[2] >= LONG:
+        return _halves(folded, keys, values, scale).reshape(1, heads, 1, -1)
     return F.scaled_dot_product_attention(folded, keys, values, scale=scale).reshape(batch, heads, 1, -1)
+
+
+def _halves(rows: Tensor, keys: Tensor, values: Tensor, scale: float) -> Tensor:
+    """Rows [1, Hkv, G, D] on the two halves of the slots at once, as a batch of two: an odd number of heads
+    leaves one of two cores idle. Merged by log-sum-exp.
+    """
+    seen, count = keys.shape[2], (keys.shape[2] + 1) // 2
+    apart = seen - count  # one less than `count` where the number of slots is odd: then one comes twice
+    twice = None
+    if apart < count:
+        twice = rows.new_zeros(2, 1, 1, count)
+        twice[1, ..., 0] = float("-inf")
+    halves = [
+        x.as_strided((2, x.shape[1], count, x.shape[3]), (apart * x.stride(2), *x.stride()[1:]))
+        for x in (keys, values)
+    ]
+    flash = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu
+    out, lse = flash(rows.expand(2, -1, -1, -1), *halves, 0.0, False, attn_mask=twice, scale=scale)
+    merged: Tensor = (out * lse.softmax(0)[..., None].to(out.dtype)).sum(0)
+    return merged
 
 
 def _split(queries: Tensor, keys: Tensor, values: Tensor, scale: float) -> Tensor:

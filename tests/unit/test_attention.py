@@ -33,6 +33,16 @@ def test_attend_is_masked_softmax_attention(
     torch.testing.assert_close(found.double(), wanted, atol=2e-6, rtol=1e-5)
 
 
+@pytest.mark.parametrize("seen", [10, 11])
+def test_one_token_in_two_halves_of_a_larger_buffer(monkeypatch, seen: int) -> None:
+    monkeypatch.setattr(attention, "LONG", 4)
+    queries = torch.randn(1, 6, 1, 8)
+    keys, values = torch.randn(2, 1, 3, 16, 8)[:, :, :, 2 : 2 + seen]
+    found = attend(queries, keys, values, 0.9)
+    wanted = slow_attention(queries, keys, values, 0.9)
+    torch.testing.assert_close(found.double(), wanted, atol=2e-6, rtol=1e-5)
+
+
 def test_explicit_masks_are_obeyed_and_empty_rows_are_finite() -> None:
     queries, keys, values = torch.randn(2, 4, 3, 8), torch.randn(2, 2, 5, 8), torch.randn(2, 2, 5, 8)
     mask = torch.rand(2, 1, 3, 5) > 0.4

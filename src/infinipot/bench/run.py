@@ -23,6 +23,7 @@ from infinipot.bench.steps import Step
 from infinipot.bench.subject import Subject, open_subject, text
 from infinipot.hf import memory
 from infinipot.hf.loading import choose_device, choose_dtype
+from infinipot.hf.prepare import resolve
 from infinipot.recipes import Recipe
 
 Run = Generator[Step | Row, None, dict[str, Any]]
@@ -37,7 +38,7 @@ def run(plan: Plan) -> Run:
 def _run(plan: Plan) -> Run:
     device = choose_device(plan.device)
     yield Step("what the machine can do")
-    bounds = ceilings(device, choose_dtype(plan.dtype, device))
+    bounds = ceilings(device, choose_dtype(resolve(plan.dtype, device)[0], device))
     theirs = yield from _rows(peers.before(plan)) if plan.lengths else _rows(iter(()))
     yield Step(f"loading {plan.name}")
     subject = open_subject(plan)

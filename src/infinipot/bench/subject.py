@@ -11,10 +11,10 @@ import torch
 from infinipot.bench.clock import Memory
 from infinipot.bench.plan import Plan
 from infinipot.bench.shapes import build
-from infinipot.hf.fuse import fuse
 from infinipot.hf.loading import choose_device, choose_dtype
 from infinipot.hf.loading import load as load_weights
 from infinipot.hf.model import HFModel
+from infinipot.hf.prepare import prepare, resolve
 from infinipot.hf.tokenizer import HFTokenizer
 from infinipot.reader import Reader
 from infinipot.recipes import Recipe
@@ -73,6 +73,8 @@ class Subject:
     dtype: torch.dtype
     memory: Memory
     fuse: bool = False
+    mixed: bool = False  # products in bfloat16, on a CPU
+    computes: str = ""  # what it computes in, once `ready`
     model: HFModel | None = None  # once `ready`
     parameters: int = field(init=False)
     weight_bytes: int = field(init=False)
@@ -104,8 +106,7 @@ class Subject:
         """Switch the model to our attention, fused where that was asked; peers are over after this."""
         if self.model is None:
             self.model = HFModel(self.bare)
-            if self.fuse:
-                fuse(self.model.decoder)
+            self.computes = prepare(self.model, self.mixed, self.fuse)
         return self.model
 
     def reader(self, recipe: Recipe) -> Reader:
@@ -118,7 +119,8 @@ class Subject:
             "name": self.name,
             "parameters": self.parameters,
             "weight_bytes": self.weight_bytes,
-            "dtype": str(self.dtype).removeprefix("torch."),
+            "dtype": str(self.dtype).removeprefix("torch."),  # of the weights as loaded, and of the peers
+            "computes": self.computes,
             "trained_window": self.trained,
             "full_kv_bytes_a_token": self.entry_bytes,
             "fused": self.fuse,
@@ -129,16 +131,25 @@ def open_subject(plan: Plan) -> Subject:
     """Load the model or make one with random weights."""
     device = choose_device(plan.device)
     fuses = plan.fuse and device.type == "cuda"
+    kind, mixed = resolve(plan.dtype, device)
     if plan.random:
-        dtype = choose_dtype(plan.dtype, device)
+        dtype = choose_dtype(kind, device)
         bare, name = build(plan.random, device, dtype), f"{plan.random}, random weights"
-        return Subject(name, bare, Words(), "plain", device, dtype, Memory(device), fuses)
-    loaded = load_weights(plan.model, str(device), plan.dtype)
+        return Subject(name, bare, Words(), "plain", device, dtype, Memory(device), fuses, mixed)
+    loaded = load_weights(plan.model, str(device), kind)
     loaded.model.set_attn_implementation("sdpa")
     tokenizer = HFTokenizer(loaded.tokenizer, add_bos=loaded.add_bos, eos_ids=loaded.stop_ids)
     memory = Memory(device)
     return Subject(
-        plan.model, loaded.model, Endless(tokenizer), loaded.format, device, loaded.dtype, memory, fuses
+        plan.model,
+        loaded.model,
+        Endless(tokenizer),
+        loaded.format,
+        device,
+        loaded.dtype,
+        memory,
+        fuses,
+        mixed,
     )
 
 

@@ -102,7 +102,7 @@ FormatOption = Annotated[
     ),
 ]
 Device = Annotated[str, typer.Option(help="auto, cpu, cuda, cuda:1, mps.", rich_help_panel=MODEL)]
-Dtype = Annotated[str, typer.Option(help="auto, float32, bfloat16, float16.", rich_help_panel=MODEL)]
+Dtype = Annotated[str, typer.Option(help="auto, float32, bfloat16, float16, mixed.", rich_help_panel=MODEL)]
 MaxNewTokens = Annotated[int, typer.Option(help="Longest answer.", rich_help_panel=ANSWER)]
 Temperature = Annotated[
     float, typer.Option(help="0 always takes the likeliest token.", rich_help_panel=ANSWER)

@@ -214,4 +214,4 @@ def _format(known: Prepared) -> Format:
 
 def _dtype(engine: Engine) -> str:
     found = getattr(engine.model, "dtype", None) or getattr(engine.model.model, "dtype", None)
-    return str(found).removeprefix("torch.")
+    return engine.dtype or str(found).removeprefix("torch.")

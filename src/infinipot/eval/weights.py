@@ -16,8 +16,7 @@ from torch import Tensor
 
 from infinipot.api import Engine
 from infinipot.hf import catalog
-
-SAMPLES = 64  # values of each tensor
+from infinipot.hf.sample import sampled
 
 
 def fingerprint(engine: Engine) -> str:
@@ -27,7 +26,7 @@ def fingerprint(engine: Engine) -> str:
     if file := _only_file(Path(engine.name).expanduser()):
         with file.open("rb") as stream:
             return f"file:{hashlib.file_digest(stream, 'sha256').hexdigest()}"
-    return f"sample:{_sampled(engine.model)}"
+    return f"sample:{engine.sample or sampled(_tensors(engine.model))}"
 
 
 def title(name: str) -> str:
@@ -41,19 +40,6 @@ def _only_file(path: Path) -> Path | None:
         return path
     files = [*path.glob("*.safetensors")] if path.is_dir() else []
     return files[0] if len(files) == 1 else None
-
-
-@torch.no_grad()
-def _sampled(model: Any) -> str:
-    digest = hashlib.sha256()
-    for name, tensor in sorted(_tensors(model), key=lambda pair: pair[0]):
-        digest.update(f"{name} {tuple(tensor.shape)}\n".encode())
-        flat = tensor.detach().reshape(-1)
-        places = torch.linspace(0, flat.numel() - 1, SAMPLES, dtype=torch.float64).long().to(flat.device)
-        # bfloat16 is the coarsest of the dtypes: the same weights give the same hash in each of them.
-        values = flat[places].to(torch.bfloat16).float().cpu().tolist()
-        digest.update(repr(values).encode())
-    return digest.hexdigest()
 
 
 def _tensors(model: Any) -> Iterator[tuple[str, Tensor]]:

@@ -69,7 +69,7 @@ def join(decoder: nn.Module) -> int:
     for module in decoder.modules():
         for names in TOGETHER:
             found = [getattr(module, name, None) for name in names]
-            if not _alike(found):
+            if not plain_linear(found):
                 continue
             joint = Joint(found)  # type: ignore[arg-type]  # checked
             for index, (name, plain) in enumerate(zip(names, found, strict=True)):
@@ -78,7 +78,7 @@ def join(decoder: nn.Module) -> int:
     return joined
 
 
-def _alike(modules: list[Any]) -> bool:
+def plain_linear(modules: list[Any]) -> bool:
     """Plain linear modules of one input, device and type, that nothing hangs on."""
     if not all(type(module) is nn.Linear and type(module.weight.data) is Tensor for module in modules):
         return False

@@ -15,6 +15,7 @@ from infinipot.bench.shapes import SHAPES
 from infinipot.bench.steps import Step
 from infinipot.hf import catalog, store
 from infinipot.hf.loading import choose_device, choose_dtype
+from infinipot.hf.prepare import resolve
 
 NAME = "kvpress-snapkv"
 WARM = 2048  # tokens that warm up
@@ -40,7 +41,7 @@ def _rows(plan: Plan, worker: Worker, rows: list[tuple[int, int]]) -> Generator[
             "model": "" if plan.random else _source(plan),
             "shape": SHAPES[plan.random] if plan.random else None,
             "device": str(device),
-            "dtype": str(choose_dtype(plan.dtype, device)).removeprefix("torch."),
+            "dtype": str(choose_dtype(resolve(plan.dtype, device)[0], device)).removeprefix("torch."),
             "threads": plan.threads or 0,
         },
         plan.peer_limit,
