@@ -37,7 +37,7 @@ types: setup
 	$(BIN)/mypy
 
 bench: setup  ## the figures of the README that need no GPU
-	$(BIN)/python benchmarks/reading.py
+	$(BIN)/infinipot bench --chunk 2048+2048 --peers transformers
 	$(BIN)/python benchmarks/memory.py
 
 $(ORACLE)/.ready: oracle/requirements.txt

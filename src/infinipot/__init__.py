@@ -10,7 +10,8 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from infinipot.api import attach, load
+    from infinipot.api import Engine, attach, load, open_engine
+    from infinipot.batch import answer_all, ask_all
     from infinipot.config import PotConfig
     from infinipot.errors import InfiniPotError
     from infinipot.hf.generate import generate_inputs
@@ -21,26 +22,34 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 _HOME = {
+    "Engine": "api",
     "Generation": "sampling",
     "InfiniPotError": "errors",
     "PotConfig": "config",
     "Progress": "reader",
     "Reader": "reader",
     "Recipe": "recipes",
+    "answer_all": "batch",
+    "ask_all": "batch",
     "attach": "api",
     "generate_inputs": "hf.generate",
     "load": "api",
+    "open_engine": "api",
 }
 __all__ = [
+    "Engine",
     "Generation",
     "InfiniPotError",
     "PotConfig",
     "Progress",
     "Reader",
     "Recipe",
+    "answer_all",
+    "ask_all",
     "attach",
     "generate_inputs",
     "load",
+    "open_engine",
 ]
 
 

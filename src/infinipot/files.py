@@ -91,3 +91,9 @@ def _reason(error: OSError) -> str:
     if isinstance(error, IsADirectoryError):
         return "it is a directory"
     return (error.strerror or str(error)).lower()
+
+
+def title(name: str) -> str:
+    """Return the name of a file or folder without where it lies on this machine; anything else as it is."""
+    path = Path(name).expanduser()
+    return path.resolve().name if path.exists() else name

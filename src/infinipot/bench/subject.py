@@ -11,6 +11,7 @@ import torch
 from infinipot.bench.clock import Memory
 from infinipot.bench.plan import Plan
 from infinipot.bench.shapes import build
+from infinipot.files import title
 from infinipot.hf.loading import choose_device, choose_dtype
 from infinipot.hf.loading import load as load_weights
 from infinipot.hf.model import HFModel
@@ -141,7 +142,7 @@ def open_subject(plan: Plan) -> Subject:
     tokenizer = HFTokenizer(loaded.tokenizer, add_bos=loaded.add_bos, eos_ids=loaded.stop_ids)
     memory = Memory(device)
     return Subject(
-        plan.model,
+        title(plan.model),
         loaded.model,
         Endless(tokenizer),
         loaded.format,

@@ -13,6 +13,7 @@ import typer
 from infinipot.cli import options as o
 from infinipot.cli.screen import note
 from infinipot.errors import InputError
+from infinipot.files import title
 from infinipot.hf.catalog import DEFAULT_MODEL
 
 if TYPE_CHECKING:
@@ -113,7 +114,7 @@ def bench(
         kvpress=kvpress,
         llama=llama,
         gguf=gguf,
-        command=("infinipot", *sys.argv[1:]),
+        command=("infinipot", *map(title, sys.argv[1:])),
     )
     folder = _folder(out)
     told = _drawn(_started(plan), quiet=as_json)

@@ -7,7 +7,7 @@ import sys
 import typer
 
 from infinipot import __version__
-from infinipot.cli import ask, bench, chat, demo, eval, models, recipes, report
+from infinipot.cli import ask, bench, chat, demo, eval, harness, models, recipes, report
 from infinipot.errors import InfiniPotError
 
 app = typer.Typer(
@@ -22,6 +22,7 @@ app.command("bench")(bench.bench)
 app.command("chat")(chat.chat)
 app.command("demo")(demo.demo)
 app.command("eval")(eval.evaluate)
+app.command("harness", context_settings=harness.CONTEXT, no_args_is_help=True)(harness.harness)
 app.command("recipes")(recipes.recipes)
 app.command("report")(report.report)
 app.add_typer(models.app, name="models")

@@ -19,7 +19,8 @@ from infinipot.eval import manifest as manifests
 from infinipot.eval.folder import Folder, Row, opened
 from infinipot.eval.grid import Grid
 from infinipot.eval.run import Job, Outcome, Runner
-from infinipot.eval.weights import fingerprint, title
+from infinipot.eval.weights import fingerprint
+from infinipot.files import title
 from infinipot.tasks.rows import BadRow
 from infinipot.tasks.task import Example, Task
 from infinipot.text import Format

@@ -29,12 +29,6 @@ def fingerprint(engine: Engine) -> str:
     return f"sample:{engine.sample or sampled(_tensors(engine.model))}"
 
 
-def title(name: str) -> str:
-    """Return a model's name without the folders it lies in on this machine."""
-    path = Path(name).expanduser()
-    return path.resolve().name if path.exists() else name
-
-
 def _only_file(path: Path) -> Path | None:
     if path.is_file():
         return path

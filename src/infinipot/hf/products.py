@@ -1,8 +1,9 @@
 """A model's products on a CPU by oneDNN, on weights laid out for it once, and in bfloat16 if so wished.
 
-`mixed` rounds what goes into a decoder's products to bfloat16, sums in float32 and keeps everything
-else (norms, attention, residual stream, the output head) in float32: twice the speed where the
-processor has instructions for it. `float32` is exact, and still faster than the usual layout.
+`mixed` rounds what goes into products to bfloat16, sums in float32 and keeps everything else (norms,
+attention, residual stream) in float32: twice the speed where the processor has instructions for it.
+The likeliest next tokens are computed again in float32. `float32` is exact, and still faster than
+the usual layout.
 The modules lose their plain weights: only for models we have loaded ourselves.
 """
 
@@ -13,9 +14,10 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from infinipot.hf.joint import TOGETHER, plain_linear
+from infinipot.hf.joint import FEW, TOGETHER, plain_linear
 
 ROWS = 2048  # tokens the layout is chosen for: a chunk
+LIKELY = 64  # next tokens whose logits are computed in float32
 
 
 def has_onednn() -> bool:
@@ -78,9 +80,30 @@ class Sibling(nn.Module):
         return found
 
 
+class Head(nn.Module):
+    """The output head in bfloat16; for few tokens, whose next ones will be chosen, the likeliest exactly."""
+
+    def __init__(self, of: nn.Linear) -> None:
+        super().__init__()
+        self.weight, self.bias = of.weight, of.bias
+        self.packed = Packed(of.weight.data, None if of.bias is None else of.bias.data, torch.bfloat16)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Logits [..., V] in x's own type."""
+        logits = self.packed(x)
+        if x.shape[:-1].numel() > FEW:
+            return logits
+        places = logits.topk(min(LIKELY, logits.shape[-1]), dim=-1).indices  # [..., LIKELY]
+        rows = self.weight[places.reshape(-1)].view(*places.shape, -1)
+        exact = (rows @ x[..., None])[..., 0]
+        if self.bias is not None:
+            exact = exact + self.bias[places]
+        return logits.scatter(-1, places, exact)
+
+
 @torch.no_grad()
 def pack(model: nn.Module, decoder: nn.Module, dtype: torch.dtype) -> int:
-    """Lay out the weights of every plain linear module, a decoder's in `dtype`; return how many products."""
+    """Lay out the weights of every plain linear module in `dtype`; return how many products."""
     count = 0
     for module in decoder.modules():
         for names in (*TOGETHER, *((name,) for name, _ in list(module.named_children()))):
@@ -89,9 +112,10 @@ def pack(model: nn.Module, decoder: nn.Module, dtype: torch.dtype) -> int:
                 _replace(module, names, found, dtype)
                 count += 1
     head = model.get_output_embeddings()  # type: ignore[operator]
-    if plain_linear([head]):  # logits keep float32: bfloat16 could not tell the likeliest tokens apart
-        packed = Packed(head.weight.data, None if head.bias is None else head.bias.data, torch.float32)
-        model.set_output_embeddings(Product(packed, [head.out_features]))  # type: ignore[operator]
+    if plain_linear([head]):
+        bias = None if head.bias is None else head.bias.data
+        exact = Product(Packed(head.weight.data, bias, dtype), [head.out_features])
+        model.set_output_embeddings(Head(head) if dtype == torch.bfloat16 else exact)  # type: ignore[operator]
         count += 1
     return count
 

@@ -12,7 +12,7 @@ from families import build
 from infinipot.errors import ConfigError
 from infinipot.hf import prepare
 from infinipot.hf.model import HFModel
-from infinipot.hf.products import Product, pack
+from infinipot.hf.products import Head, Product, pack
 from infinipot.recipes import Recipe
 from infinipot.sampling import Generation
 from infinipot.testing import ByteTokenizer
@@ -39,6 +39,19 @@ def test_the_same_logits(family: str, dtype: torch.dtype, most: float) -> None:
         if isinstance(module, Product):
             assert module.seen is None
             assert module.rest == ()
+
+
+@torch.no_grad()
+def test_the_likeliest_next_tokens_are_exact() -> None:
+    head = nn.Linear(48, 500, bias=True)
+    x = torch.randn(2, 3, 48)
+    wanted = head(x)
+    found = Head(head)(x)
+    best = wanted.topk(10).indices
+    torch.testing.assert_close(found.gather(-1, best), wanted.gather(-1, best))
+    assert not torch.equal(found, wanted)  # the others are not
+    many = torch.randn(1, 200, 48)
+    assert relative(Head(head)(many), head(many)) < 0.01
 
 
 @torch.no_grad()

@@ -1,0 +1,77 @@
+"""`infinipot harness`: lm-evaluation-harness's own command line, with our recipes as a model."""
+
+from __future__ import annotations
+
+import re
+import sys
+from argparse import ArgumentParser
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from importlib import import_module
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from infinipot.errors import ConfigError
+
+# What is not ours is passed on as it stands.
+CONTEXT = {"ignore_unknown_options": True, "allow_interspersed_args": False}
+MODEL = "infinipot"
+
+Words = Annotated[list[str] | None, typer.Argument(metavar="[LM-EVAL OPTIONS]...", show_default=False)]
+
+
+def harness(words: Words = None) -> None:
+    """Run EleutherAI's lm-evaluation-harness on a recipe; every option is passed to lm-eval.
+
+    infinipot harness --model_args recipe=infinipot,capacity=2048 --tasks lambada_openai --limit 20
+
+    Model arguments: model, recipe, capacity, keep, step, opening, settle, catalyst, device, dtype, tail
+    (last tokens of a context that are its prompt), max_gen_toks, and every setting of the recipe.
+
+    lm-eval's own options: infinipot harness run --help. Its tasks: infinipot harness ls tasks.
+    """
+    import infinipot.eval.harness  # noqa: F401  registers the model, or says what to install
+
+    with _arguments(completed(words or [])):
+        try:
+            import_module("lm_eval.__main__").cli_evaluate()
+        except ValueError as error:
+            if "Tasks not found" not in str(error):
+                raise
+            raise ConfigError(f"{error}; `infinipot harness ls tasks` lists them") from error
+
+
+def completed(words: Sequence[str]) -> list[str]:
+    """Put in our model, and any device for it, where nothing else is asked for."""
+    count = 1 if words[:1] in (["run"], ["ls"], ["validate"]) else 0
+    command, rest = list(words[:count]), list(words[count:])
+    if command in (["ls"], ["validate"]):
+        return list(words)
+    parser = ArgumentParser(add_help=False, allow_abbrev=False)
+    for names in (("--model", "-M"), ("--device",), ("--config", "-C")):
+        parser.add_argument(*names)
+    given = parser.parse_known_args(rest)[0]
+    filed = _named_in(given.config)
+    model = given.model or ("" if "model" in filed else MODEL)
+    ours = ["--model", MODEL] if model and not given.model else []
+    if model == MODEL and not given.device and "device" not in filed:
+        ours += ["--device", "auto"]  # lm-eval's own default is cuda:0
+    return [*command, *ours, *rest]
+
+
+def _named_in(config: str | None) -> set[str]:
+    """The options that a file of lm-eval's gives; one that is not there lm-eval refuses itself."""
+    path = Path(config) if config else None
+    return set(re.findall(r"^(\w+):", path.read_text(), re.MULTILINE)) if path and path.is_file() else set()
+
+
+@contextmanager
+def _arguments(words: Sequence[str]) -> Iterator[None]:
+    """lm-eval reads the process's own arguments."""
+    before, sys.argv = sys.argv, ["lm-eval", *words]
+    try:
+        yield
+    finally:
+        sys.argv = before

@@ -1,0 +1,239 @@
+"""A model for EleutherAI's lm-evaluation-harness: its tasks, read by any of our recipes.
+
+The only module that knows lm-eval. A context is read through the pot, all but its last tokens
+(`tail`), which are the prompt; one that fits the pot gives what the plain model gives.
+
+Known deviations from lm-eval's own `hf` model: nothing is ever cut from a context; a rolling
+log-likelihood begins with BOS once, where `hf` adds its prefix token to a text that has one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from functools import cached_property
+from importlib import import_module
+from typing import Any
+
+from infinipot.api import Engine, open_engine
+from infinipot.decoding import Voice, speak
+from infinipot.errors import ConfigError
+from infinipot.eval.harness_arguments import MOST, TAIL, generation, recipe_of, whole
+from infinipot.eval.likelihood import Likelihood, longest_prompt, part, untouched
+from infinipot.hf.catalog import DEFAULT_MODEL
+from infinipot.sampling import Generation
+from infinipot.text import Detokenizer
+
+
+def _needed(name: str) -> Any:
+    """Import a part of lm-eval, which has no types of its own, or say how to get it."""
+    try:
+        return import_module(name)
+    except ModuleNotFoundError as error:
+        missing = f"lm-eval needs {error.name}" if (error.name or "") != "lm_eval" else "this needs lm-eval"
+        raise ConfigError(f"{missing}: pip install 'infinipot[harness]'") from error
+
+
+_base, _registry, _utils = (_needed(f"lm_eval.{name}") for name in ("api.model", "api.registry", "utils"))
+_needed("lm_eval.models")  # fills the registry, which lm-eval itself does only while it is empty
+TemplateLM: Any = _base.TemplateLM
+
+
+class InfiniPotLM(TemplateLM):  # type: ignore[misc]  # lm-eval's class has no types
+    """`--model infinipot`; `--model_args` gives its arguments, and the recipe's sizes and settings."""
+
+    def __init__(
+        self,
+        model: str | Engine = DEFAULT_MODEL,
+        recipe: str = "infinipot",
+        device: str | None = None,
+        dtype: str = "auto",
+        tail: int | str = TAIL,
+        batch_size: int | str = 1,
+        max_gen_toks: int | str = MOST,
+        **options: Any,
+    ) -> None:
+        super().__init__()
+        self.recipe = recipe_of(str(recipe), options)
+        self.tail, self.batch_size = whole("tail", tail), whole("batch_size", batch_size)
+        self.max_gen_toks = whole("max_gen_toks", max_gen_toks)
+        self.engine = model if isinstance(model, Engine) else open_engine(str(model), device or "auto", dtype)
+        self._device = self.engine.model.device
+        self._tokenizer = self.engine.tokenizer
+        self.tokenizer: Any = getattr(self._tokenizer, "_hf", None)  # transformers', for lm-eval's templates
+        self._opening = list(self._tokenizer.frame("plain").opening)
+        self._readers = [untouched(self.recipe, self.engine.model, self._tokenizer)]
+        most = longest_prompt(self._readers[0])
+        if self.recipe.method.bounded and self.tail > most:
+            raise ConfigError(f"tail is {self.tail}; use {most} or less, or a larger capacity")
+
+    @classmethod
+    def create_from_arg_obj(
+        cls, arg_dict: Mapping[str, Any], additional_config: Mapping[str, Any] | None = None
+    ) -> InfiniPotLM:
+        """Make one of `--model_args`; they win over options of the same name."""
+        more = {name: value for name, value in (additional_config or {}).items() if value is not None}
+        given = {**more, **arg_dict}
+        given.pop("trust_remote_code", None)  # about datasets; lm-eval tells every model
+        return cls(**given)
+
+    @classmethod
+    def create_from_arg_string(
+        cls, arg_string: str, additional_config: Mapping[str, Any] | None = None
+    ) -> InfiniPotLM:
+        """Make one of `--model_args` as one text."""
+        return cls.create_from_arg_obj(_utils.simple_parse_args_string(arg_string), additional_config)
+
+    def get_model_info(self) -> dict[str, Any]:
+        """What lm-eval writes down beside the results."""
+        return {"infinipot": self.recipe.describe(), "tail": self.tail, "model_dtype": self.engine.dtype}
+
+    @cached_property
+    def _likelihood(self) -> Likelihood:
+        return Likelihood(self.recipe, self.engine.model, self._tokenizer)
+
+    # Tokens and templates -------------------------------------------------------
+
+    @property
+    def eot_token_id(self) -> int:
+        """The token that ends a text."""
+        found = getattr(self.tokenizer, "eos_token_id", None)
+        ends = sorted(self._tokenizer.stop_ids) if found is None else [found]
+        if not ends:
+            raise ConfigError("this model's tokenizer has no token that ends a text: use another model")
+        return int(ends[0])
+
+    @property
+    def prefix_token_id(self) -> int:
+        """What stands before a text without a context."""
+        if self._opening:
+            return self._opening[-1]
+        found = getattr(self.tokenizer, "bos_token_id", None)
+        return self.eot_token_id if found is None else int(found)
+
+    @property
+    def tokenizer_name(self) -> str:
+        """What lm-eval tells its caches apart by."""
+        return str(getattr(self.tokenizer, "name_or_path", "") or self.engine.name).replace("/", "__")
+
+    def tok_encode(self, string: str, add_special_tokens: bool | None = None, **_: Any) -> list[int]:
+        """Ids of a prompt, control tokens of a template recognised, behind the model's opening."""
+        if self.tokenizer is None:
+            ids = self._tokenizer.encode(string)
+        else:
+            ids = list(self.tokenizer(string, add_special_tokens=False, verbose=False)["input_ids"])
+        opened = ids[: len(self._opening)] == self._opening
+        return ids if add_special_tokens is False or opened else [*self._opening, *ids]
+
+    def tok_decode(self, ids: Sequence[int]) -> str:
+        """Text of an answer's ids, without control tokens."""
+        if self.tokenizer is None:
+            return self._tokenizer.decode(ids)
+        return str(self.tokenizer.decode(list(ids), skip_special_tokens=True))
+
+    def apply_chat_template(
+        self, chat_history: list[dict[str, str]], add_generation_prompt: bool = True
+    ) -> str:
+        """Lay out a talk as the model's own template does."""
+        if not getattr(self.tokenizer, "chat_template", None):
+            raise ConfigError("this model has no chat template: leave out --apply_chat_template")
+        text = self.tokenizer.apply_chat_template(
+            chat_history,
+            tokenize=False,
+            add_generation_prompt=add_generation_prompt,
+            continue_final_message=not add_generation_prompt,
+        )
+        return str(text)
+
+    # What lm-eval asks ------------------------------------------------------------
+
+    def _loglikelihood_tokens(
+        self, requests: Sequence[tuple[Any, list[int], list[int]]], disable_tqdm: bool = False, **_: Any
+    ) -> list[tuple[float, bool]]:
+        found = []
+        for texts, context, end in _progress(requests, disable_tqdm):
+            found.append(self._likelihood.end(context, end, self.tail))
+            self.cache_hook.add_partial("loglikelihood", texts, found[-1])
+        return found
+
+    def loglikelihood_rolling(self, requests: Sequence[Any], disable_tqdm: bool = False) -> list[float]:
+        """Log p of whole texts as they are read through the pot."""
+        found = []
+        for request in _progress(requests, disable_tqdm):
+            ids = self.tok_encode(request.args[0])
+            ids = ids if self._opening else [self.prefix_token_id, *ids]
+            found.append(self._likelihood.whole(ids))
+            self.cache_hook.add_partial("loglikelihood_rolling", request.args, found[-1])
+        return found
+
+    def generate_until(self, requests: Sequence[Any], disable_tqdm: bool = False) -> list[str]:
+        """Answer after contexts, up to a stop text each; together where they want the same."""
+        wanted = [generation(request.args[1], self.max_gen_toks) for request in requests]
+        batches = _batches(wanted, self.batch_size)
+        found = [""] * len(requests)
+        for batch in _progress(batches, disable_tqdm):
+            contexts = [requests[index].args[0] for index in batch]
+            stops = [self._stops(requests[index].args[1].get("until")) for index in batch]
+            for index, text in zip(batch, self._answers(contexts, stops, wanted[batch[0]]), strict=True):
+                found[index] = text
+                self.cache_hook.add_partial("generate_until", requests[index].args, text)
+        return found
+
+    def _stops(self, until: str | Iterable[str] | None) -> list[str]:
+        given = [until] if isinstance(until, str) else list(until or [])
+        return [stop for stop in (*given, self._tokenizer.decode([self.eot_token_id])) if stop]
+
+    def _answers(
+        self, contexts: Sequence[str], stops: Sequence[Sequence[str]], wanted: Generation
+    ) -> list[str]:
+        """Read contexts one by one, then answer all of them together."""
+        voices, texts, said = [], [], [list[int]() for _ in contexts]
+        while len(self._readers) < len(contexts):
+            self._readers.append(untouched(self.recipe, self.engine.model, self._tokenizer))
+        for index, (reader, context) in enumerate(zip(self._readers, contexts, strict=False)):
+            ids = self.tok_encode(context) or [self.prefix_token_id]
+            text, prompt = part(ids, self.tail, wanted.max_new_tokens, reader)
+            reader.clear()
+            for _ in reader.reading_tokens([text]):
+                pass
+            voices.append(Voice(index, reader, prompt, wanted, final=True))
+            texts.append(_Until(Detokenizer(self._tokenizer), stops[index]))
+        for index, token in speak(list(voices)):
+            said[index].append(token)
+            if texts[index].reached(token):
+                voices[index].left = 0  # it has said enough; the others go on
+        return [_cut(self.tok_decode(ids), ends) for ids, ends in zip(said, stops, strict=True)]
+
+
+_registry.register_model("infinipot")(InfiniPotLM)
+
+
+class _Until:
+    """Says when an answer has reached one of its stop texts."""
+
+    def __init__(self, text: Detokenizer, stops: Sequence[str]) -> None:
+        self._text, self._stops, self._said = text, stops, ""
+        self._longest = max(map(len, stops), default=0)
+
+    def reached(self, token: int) -> bool:
+        piece = self._text.push(token)
+        self._said = self._said[-self._longest :] + piece
+        return any(stop in self._said for stop in self._stops)
+
+
+def _cut(text: str, stops: Iterable[str]) -> str:
+    for stop in stops:
+        text = text.split(stop)[0]
+    return text
+
+
+def _batches(wanted: Sequence[Generation], most: int) -> list[list[int]]:
+    """Requests that want the same, at most so many at a time; a drawn answer, with its seed, is alone."""
+    groups: dict[Generation, list[int]] = {}
+    for index, one in enumerate(wanted):
+        groups.setdefault(one, []).append(index)
+    return [group[start : start + most] for group in groups.values() for start in range(0, len(group), most)]
+
+
+def _progress(things: Sequence[Any], quiet: bool) -> Iterable[Any]:
+    shown: Iterable[Any] = _needed("tqdm").tqdm(things, disable=quiet)
+    return shown

@@ -1,0 +1,88 @@
+"""What lm-eval's arguments mean: texts and numbers as `--model_args` and `--gen_kwargs` give them.
+
+Nothing is dropped in silence: an argument is understood, or refused with the nearest name.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+
+from infinipot.config import DEFAULT_CAPACITY
+from infinipot.errors import ConfigError
+from infinipot.eval import lists
+from infinipot.methods import Method, find, parse_knob
+from infinipot.recipes import Recipe
+from infinipot.sampling import Generation
+
+TAIL, MOST = 128, 256
+OWN = ("model", "recipe", "device", "dtype", "tail", "batch_size", "max_gen_toks")
+SIZES = ("capacity", "keep", "step")
+OTHERS = ("opening", "settle", "catalyst")
+LENGTHS = ("max_gen_toks", "max_new_tokens", "max_tokens", "max_completion_tokens")  # the first one counts
+DRAWS = ("top_p", "top_k", "min_p", "typical_p")  # mean nothing where the likeliest token is taken
+NEUTRAL = {"top_p": 1, "top_k": 0, "min_p": 0, "typical_p": 1, "num_beams": 1, "repetition_penalty": 1}
+
+
+def generation(asked: Mapping[str, Any], most: int = MOST) -> Generation:
+    """Read lm-eval's generation settings; one that would change the answer and is not known is refused."""
+    lengths = [asked[name] for name in LENGTHS if asked.get(name) is not None]
+    drawn = asked.get("do_sample")
+    temperature = asked.get("temperature")
+    heat = 0.0 if drawn is False else float(temperature if temperature is not None else bool(drawn))
+    for name, value in asked.items():
+        if name in ("until", "do_sample", "temperature", *LENGTHS) or value is None:
+            continue
+        if (name in DRAWS and not heat) or (name in NEUTRAL and value == NEUTRAL[name]):
+            continue
+        remedy = f"use --gen_kwargs {name}={NEUTRAL[name]}" if name in NEUTRAL else "leave it out"
+        raise ConfigError(f"generation setting {name}={value} is not supported: {remedy}")
+    # lm-eval seeds torch, so what is drawn can be drawn again.
+    seed = int(torch.randint(2**62, ())) if heat else None
+    return Generation(whole("max_gen_toks", lengths[0] if lengths else most), heat, seed)
+
+
+def recipe_of(name: str, given: Mapping[str, Any]) -> Recipe:
+    """Make a recipe of what stood in `--model_args`, texts or numbers."""
+    method = find(name)
+    options = {key: _value(key, value, method) for key, value in given.items() if value is not None}
+    if isinstance(options.get("keep"), float):
+        options["keep"] = int(options["keep"] * options.get("capacity", DEFAULT_CAPACITY))
+    return Recipe.named(name, format="plain", **options)
+
+
+def _value(key: str, value: Any, method: Method) -> Any:
+    text = str(value).strip()
+    if key in SIZES:
+        try:
+            return lists.size_or_share(text) if key == "keep" else lists.size(text)
+        except ValueError:
+            raise ConfigError(f"{key} is '{text}'; use a size such as 2048 or 4k") from None
+    if key == "settle" and text.lower() in ("true", "false"):
+        return text.lower() == "true"
+    if key == "settle":
+        raise ConfigError(f"settle is '{text}'; use true or false")
+    if key == "opening":
+        return whole(key, text, least=0)
+    if key == "catalyst":
+        return text
+    known = (*OWN, *SIZES, *OTHERS, *method.knobs)
+    if key not in known and key not in method.fixed:
+        near = difflib.get_close_matches(key, known, n=1)
+        hint = f"did you mean '{near[0]}'?" if near else f"known: {', '.join(known)}"
+        raise ConfigError(f"unknown model argument '{key}'; {hint}")
+    return parse_knob(f"{key}={text}", method)[1]
+
+
+def whole(name: str, value: Any, least: int = 1) -> int:
+    """Read a whole number."""
+    try:
+        found = int(str(value))
+    except ValueError:
+        found = least - 1
+    if found < least:
+        raise ConfigError(f"{name} is '{value}'; use a whole number of at least {least}")
+    return found

@@ -1,0 +1,167 @@
+"""How likely a text is, or its end, when it is read through a pot.
+
+Every token is judged by the hidden state before it, so by what the pot kept of its past. Where
+everything fits that is the plain model's own judgement. Knows nothing of who asks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import torch
+from torch import Tensor
+
+from infinipot.config import Manner
+from infinipot.errors import ConfigError
+from infinipot.pot import DEFAULT_MANNER, Pot
+from infinipot.reader import Model, Reader
+from infinipot.recipes import Recipe
+from infinipot.rows import Rows
+from infinipot.scores import VOCAB_LOGITS
+from infinipot.text import Tokenizer
+
+
+class Listener:
+    """A model that remembers the tokens written with it, each with the hidden state before it."""
+
+    obstacle = "every token is listened to, which no captured forward allows"
+
+    def __init__(self, model: Model) -> None:
+        self.model, self.device, self.vocabulary = model, model.device, model.vocabulary
+        self.last: Tensor | None = None  # [1, 1, H] before the next token
+        self._heard: list[tuple[Tensor, Tensor]] = []
+
+    def new_pot(self, capacity: int, keep: int, manner: Manner = DEFAULT_MANNER) -> Pot:
+        """Return an empty pot with the model's layers."""
+        return self.model.new_pot(capacity, keep, manner)
+
+    def logits(self, hidden: Tensor) -> Tensor:
+        """Next-token logits [..., V] of hidden states [..., H]."""
+        return self.model.logits(hidden)
+
+    def forward(self, tokens: Tensor, pot: Pot | Rows) -> Tensor:
+        """Write tokens [1, n] into the pot; take down all but the catalyst's."""
+        hidden = self.model.forward(tokens, pot)
+        count = tokens.shape[1] - (pot.watch if isinstance(pot, Pot) else 0)
+        if count:
+            own, text = hidden[:, :count], tokens[:, :count]
+            if self.last is None:  # the very first token has no past
+                self._heard.append((own[:, :-1], text[:, 1:]))
+            else:
+                self._heard.append((torch.cat((self.last, own[:, :-1]), dim=1), text))
+            self.last = own[:, -1:].clone()
+        return hidden
+
+    def heard(self) -> tuple[Tensor, Tensor]:
+        """Give out, once, hidden states [n, H] and the tokens [n] after them."""
+        found, self._heard = self._heard, []
+        if not found:
+            return torch.empty(0), torch.empty(0)
+        before, tokens = zip(*found, strict=True)
+        return torch.cat(before, dim=1)[0], torch.cat(tokens, dim=1)[0]
+
+
+class Likelihood:
+    """Judges texts with a recipe; several ends of one text cost one reading of it."""
+
+    def __init__(self, recipe: Recipe, model: Model, tokenizer: Tokenizer) -> None:
+        self._listener = Listener(model)
+        self._reader = untouched(recipe, self._listener, tokenizer)
+        self._name = recipe.method.name
+        self._read: list[int] | None = None  # what the reader holds
+        self._last: Tensor | None = None  # the hidden state after it
+
+    def end(self, context: list[int], end: list[int], tail: int) -> tuple[float, bool]:
+        """Log p of the end after the context, and whether each of its tokens is the likeliest.
+
+        The context's last `tail` tokens are written together with the end, behind all else.
+        """
+        if not end:
+            return 0.0, True
+        text, prompt = part([*context, *end], tail + len(end), 0, self._reader)
+        reader = self._after(text)
+        _write(reader, prompt)
+        before, tokens = self._listener.heard()
+        return self._judge(before[-len(end) :], tokens[-len(end) :])
+
+    def whole(self, tokens: list[int]) -> float:
+        """Log p of all tokens but the first, as they are read."""
+        reader = self._reader
+        if reader.manner.prompt == "truncate":
+            raise ConfigError(
+                f"recipe '{self._name}' does not read the middle of a text, so it cannot say how likely "
+                "that is: use another recipe"
+            )
+        # Where a recipe writes a text's last tokens with the question, the last one is the question.
+        text, prompt = part(tokens, int(reader.manner.distil == "prompt"), 0, reader)
+        self._clear()
+        total = 0.0
+        for _ in reader.reading_tokens([text]):
+            total += self._judge(*self._listener.heard())[0]
+        if prompt:
+            _write(reader, prompt)
+            total += self._judge(*self._listener.heard())[0]
+        return total
+
+    def _after(self, text: list[int]) -> Reader:
+        """A reader that has read the text: the last one's copy where it is the same text."""
+        if self._read != text:
+            self._clear()
+            for _ in self._reader.reading_tokens([text]):
+                self._listener.heard()
+            self._read, self._last = text, self._listener.last
+        self._listener.heard()
+        self._listener.last = self._last
+        return self._reader.fork()
+
+    def _clear(self) -> None:
+        self._reader.clear()
+        self._listener.heard()
+        self._read = self._listener.last = None
+
+    @torch.no_grad()
+    def _judge(self, before: Tensor, tokens: Tensor) -> tuple[float, bool]:
+        """Log p of tokens [n] after hidden states [n, H], in float32 and bounded memory."""
+        total, likeliest = 0.0, True
+        rows = max(1, VOCAB_LOGITS // self._listener.vocabulary)
+        for start in range(0, len(tokens), rows):
+            wanted = tokens[start : start + rows]
+            logits = self._listener.logits(before[start : start + rows]).float()
+            found = logits.log_softmax(-1).gather(1, wanted[:, None])
+            total += float(found.double().sum())
+            likeliest = likeliest and bool((logits.argmax(-1) == wanted).all())
+        return total, likeliest
+
+
+def untouched(recipe: Recipe, model: Model, tokenizer: Tokenizer) -> Reader:
+    """A reader that adds nothing to the tokens it is given, not even an opening."""
+    reader = recipe.reader(model, tokenizer, bare=True)
+    reader.frame = replace(reader.frame, opening=())
+    return reader
+
+
+def part(tokens: list[int], tail: int, after: int, reader: Reader) -> tuple[list[int], list[int]]:
+    """Part tokens into a text to be read and a prompt of `tail`; `after` more are to come.
+
+    Reading leaves room for a catalyst, so where all fits the prompt is at least as long: then
+    nothing is ever distilled.
+    """
+    fits = reader.manner.grows or len(tokens) + after <= reader.config.capacity
+    cut = max(0, len(tokens) - (max(tail, len(reader.catalyst)) if fits else tail))
+    return tokens[:cut], tokens[cut:]
+
+
+def longest_prompt(reader: Reader) -> int:
+    """The most tokens that can follow a long text at once."""
+    config = reader.config
+    return config.capacity - len(reader.catalyst) - 1 - max(1, config.opening)
+
+
+def _write(reader: Reader, prompt: Sequence[int]) -> None:
+    """Write tokens after what was read: at once, or where that would empty the pot, the rest one by one."""
+    most = max(reader.pot.room, min(reader.config.capacity // 2, longest_prompt(reader)))
+    first, rest = prompt[:most], prompt[most:]
+    _, brim = reader.open(first, len(rest), final=True)
+    for token in rest:
+        reader.advance(token, brim)
