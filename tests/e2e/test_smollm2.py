@@ -63,7 +63,8 @@ def test_the_readme_is_true(engine: Engine) -> None:
     first, together, second = re.findall(r"```python\n(.*?)```", readme.read_text(), re.S)
     exec(compile(first.replace("2000", "300"), "README", "exec"), {})
     said: list[str] = []
-    exec(compile(together.replace("500", "50").replace("900", "90"), "README", "exec"), {"print": said.extend})
+    short = together.replace("500", "50").replace("900", "90")
+    exec(compile(short, "README", "exec"), {"print": said.extend})
     assert ["Marlow" in said[0], "Quint" in said[1]] == [True, True]
     there = {"model": engine.model.model, "tokenizer": engine.tokenizer._hf, "text": logbook(60).text}
     exec(compile(second, "README", "exec"), there)

@@ -19,7 +19,7 @@ from infinipot.errors import ConfigError
 CONTEXT = {"ignore_unknown_options": True, "allow_interspersed_args": False}
 MODEL = "infinipot"
 
-Words = Annotated[list[str] | None, typer.Argument(metavar="[LM-EVAL OPTIONS]...", show_default=False)]
+Words = Annotated[list[str] | None, typer.Argument(metavar="LM-EVAL-OPTIONS", show_default=False)]
 
 
 def harness(words: Words = None) -> None:

@@ -25,12 +25,12 @@ from infinipot.text import Detokenizer
 
 
 def _needed(name: str) -> Any:
-    """Import a part of lm-eval, which has no types of its own, or say how to get it."""
+    """Import lm-eval or what it brings, neither of which has types, or say how to get it."""
     try:
         return import_module(name)
     except ModuleNotFoundError as error:
-        missing = f"lm-eval needs {error.name}" if (error.name or "") != "lm_eval" else "this needs lm-eval"
-        raise ConfigError(f"{missing}: pip install 'infinipot[harness]'") from error
+        package = (error.name or name).partition(".")[0].replace("lm_eval", "lm-eval")
+        raise ConfigError(f"this needs {package}: pip install 'infinipot[harness]'") from error
 
 
 _base, _registry, _utils = (_needed(f"lm_eval.{name}") for name in ("api.model", "api.registry", "utils"))

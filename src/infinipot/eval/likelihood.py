@@ -70,7 +70,6 @@ class Likelihood:
         self._reader = untouched(recipe, self._listener, tokenizer)
         self._name = recipe.method.name
         self._read: list[int] | None = None  # what the reader holds
-        self._last: Tensor | None = None  # the hidden state after it
 
     def end(self, context: list[int], end: list[int], tail: int) -> tuple[float, bool]:
         """Log p of the end after the context, and whether each of its tokens is the likeliest.
@@ -110,9 +109,8 @@ class Likelihood:
             self._clear()
             for _ in self._reader.reading_tokens([text]):
                 self._listener.heard()
-            self._read, self._last = text, self._listener.last
+            self._read = text
         self._listener.heard()
-        self._listener.last = self._last
         return self._reader.fork()
 
     def _clear(self) -> None:

@@ -29,7 +29,7 @@ SMALL = ["--capacity", "160,192", "--catalyst", "Say it again", "--lengths", "40
 def _toy(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[None]:
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
-    monkeypatch.setattr(options, "open_engine", lambda *_: toy_eval.engine())
+    monkeypatch.setattr(options, "open_engine", lambda *_, **__: toy_eval.engine())
     monkeypatch.chdir(tmp_path)
     yield
     torch.set_num_threads(threads)
@@ -137,7 +137,7 @@ def test_ctrl_c_leaves_a_run_that_goes_on(tmp_path: Path) -> None:
         "from infinipot.cli import main, options\n"
         "from infinipot.tasks.passkey import PasskeyTask\n"
         "import time\n"
-        "options.open_engine = lambda *_: toy_eval.engine()\n"
+        "options.open_engine = lambda *_, **__: toy_eval.engine()\n"
         "PasskeyTask.score = lambda *_: time.sleep(0.1) or 0.0\n"
         "main.run()\n"
     )
