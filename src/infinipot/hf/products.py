@@ -33,16 +33,16 @@ def has_bfloat16() -> bool:
 class Packed:
     """One weight [out, in] in oneDNN's own layout."""
 
-    def __init__(self, weight: Tensor, bias: Tensor | None, dtype: torch.dtype) -> None:
-        self.dtype = dtype
+    def __init__(self, weight: Tensor, bias: Tensor | None, dtype: torch.dtype, narrow: bool = False) -> None:
+        self.dtype, self.narrow = dtype, narrow
         self.weight = torch.ops.mkldnn._reorder_linear_weight(weight.to(dtype), ROWS)
         self.bias = None if bias is None else bias.to(dtype)
 
     def __call__(self, x: Tensor) -> Tensor:
-        """The product for x [..., in], in x's own type."""
-        narrow = x.to(self.dtype)
-        out: Tensor = torch.ops.mkldnn._linear_pointwise(narrow, self.weight, self.bias, "none", [], "")
-        return out.to(x.dtype)
+        """The product for x [..., in], in x's own type, or as it is if what follows is a product again."""
+        given = x.to(self.dtype)
+        out: Tensor = torch.ops.mkldnn._linear_pointwise(given, self.weight, self.bias, "none", [], "")
+        return out if self.narrow else out.to(x.dtype)
 
 
 class Product(nn.Module):
@@ -123,7 +123,8 @@ def pack(model: nn.Module, decoder: nn.Module, dtype: torch.dtype) -> int:
 def _replace(module: nn.Module, names: tuple[str, ...], found: list[nn.Linear], dtype: torch.dtype) -> None:
     weight = torch.cat([one.weight.data for one in found])
     bias = None if found[0].bias is None else torch.cat([one.bias.data for one in found])
-    first = Product(Packed(weight, bias, dtype), [one.out_features for one in found])
+    between = names == TOGETHER[1]  # gate and up: only an activation lies before the next product
+    first = Product(Packed(weight, bias, dtype, between), [one.out_features for one in found])
     setattr(module, names[0], first)
     for index, name in enumerate(names[1:], 1):
         setattr(module, name, Sibling(first, index))
