@@ -39,8 +39,8 @@ class Row:
 
     @property
     def memory_bytes(self) -> int | None:
-        """The best figure there is for memory beyond the weights."""
-        return self.cache_bytes if self.allocated_bytes is None else self.allocated_bytes
+        """Memory beyond the weights: what torch has taken of the card; it counts nothing else of graphs."""
+        return self.cache_bytes if self.reserved_bytes is None else self.reserved_bytes
 
     @property
     def tokens_s(self) -> float | None:
