@@ -178,7 +178,7 @@ class Group:
         graphs = self._graphs()
         hidden, logits = graphs.run(key, [self.state], self._compute) if graphs else self._compute(self.state)
         self.state[1, : len(tokens)] += 1
-        return hidden.clone(), logits
+        return hidden.clone(), logits.clone()  # a graph's own outputs are overwritten by whoever speaks next
 
     def _graphs(self) -> Static | None:
         """Where addresses will do, the model's graphs serve any pots; else a lone pot has its own."""
