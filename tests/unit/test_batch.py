@@ -10,11 +10,13 @@ import pytest
 import torch
 
 from families import build
+from infinipot import decoding
 from infinipot.batch import answer_all, ask_all
 from infinipot.errors import InputError
 from infinipot.hf.model import HFModel
 from infinipot.reader import Reader
 from infinipot.recipes import Recipe
+from infinipot.rows import FixedRows
 from infinipot.sampling import Generation
 from infinipot.static import Static
 from infinipot.testing import ByteTokenizer
@@ -100,6 +102,27 @@ def test_an_answer_abandoned_half_way_leaves_every_pot_whole() -> None:
         assert 0 <= reader.pot.tokens - before.pot.tokens <= 2
         assert reader.pot.pot_layers[0].clock.item() == reader.pot.tokens
         reader.ask("fine?", Generation(3))
+
+
+class SameOutputs(Static):
+    """As a graph: whatever is computed comes out in the same tensors."""
+
+    def run(self, key, inputs, compute):
+        found = compute(*inputs)
+        outputs = self._graphs.setdefault(key, found)
+        for output, new in zip(outputs, found, strict=True):
+            output.copy_(new)
+        return outputs
+
+
+def test_answers_that_take_turns_do_not_disturb_each_other(monkeypatch) -> None:
+    monkeypatch.setattr(FixedRows, "serves", staticmethod(lambda _: True))
+    monkeypatch.setitem(decoding._GRAPHS, model("toy"), SameOutputs())
+    alone = [list(r.generate([65, 66], Generation(12), True)) for r in readers("toy", fixed=True)]
+    turns = zip(
+        *(r.generate([65, 66], Generation(12), True) for r in readers("toy", fixed=True)), strict=True
+    )
+    assert [list(said) for said in zip(*turns, strict=True)] == alone
 
 
 def test_what_cannot_be_done_together_is_said() -> None:
