@@ -117,6 +117,8 @@ def pack(model: nn.Module, decoder: nn.Module, dtype: torch.dtype) -> int:
         exact = Product(Packed(head.weight.data, bias, dtype), [head.out_features])
         model.set_output_embeddings(Head(head) if dtype == torch.bfloat16 else exact)  # type: ignore[operator]
         count += 1
+    for weight in model.parameters():  # a copy of what is left, or the whole file would stay mapped for it
+        weight.data = weight.data.clone()
     return count
 
 
