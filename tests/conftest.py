@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 
 import pytest
 import torch
@@ -15,6 +16,10 @@ if not torch.cuda.is_available():
     )
 settings.register_profile("steady", deadline=None)  # a busy machine is not a failure
 settings.load_profile("steady")
+
+
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # in the background: else so would what tests interrupt
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture(autouse=True)
