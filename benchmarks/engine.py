@@ -17,11 +17,12 @@ from pathlib import Path
 
 import torch
 import transformers
-from transformers import DynamicCache, LlamaConfig, LlamaForCausalLM
+from transformers import AutoConfig, DynamicCache, LlamaForCausalLM
 
 from infinipot import compiling, kernels, scores
 from infinipot.attention import _merged, attend_fixed
 from infinipot.batch import answer_all
+from infinipot.bench import shapes
 from infinipot.compiling import fused
 from infinipot.hf.fuse import fuse
 from infinipot.hf.model import HFModel
@@ -31,17 +32,9 @@ from infinipot.sampling import Generation
 from infinipot.testing import ByteTokenizer
 
 SHAPES = {
-    "llama-3-8b": {
-        "vocab_size": 128256,
-        "hidden_size": 4096,
-        "intermediate_size": 14336,
-        "num_hidden_layers": 32,
-        "num_attention_heads": 32,
-        "num_key_value_heads": 8,
-        "max_position_embeddings": 8192,
-        "rope_parameters": {"rope_type": "default", "rope_theta": 500000.0},
-    },
+    "llama-3-8b": shapes.SHAPES["llama-3-8b"],
     "small": {
+        "model_type": "llama",
         "vocab_size": 1024,
         "hidden_size": 512,
         "intermediate_size": 1024,
@@ -61,7 +54,7 @@ def build(shape: str, dtype: torch.dtype) -> LlamaForCausalLM:
     torch.manual_seed(0)
     torch.set_default_dtype(dtype)
     with torch.device("cuda"):
-        model = LlamaForCausalLM(LlamaConfig(**SHAPES[shape])).eval().requires_grad_(False)
+        model = LlamaForCausalLM(AutoConfig.for_model(**SHAPES[shape])).eval().requires_grad_(False)
     torch.set_default_dtype(torch.float32)
     return model
 

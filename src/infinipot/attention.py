@@ -134,7 +134,7 @@ def _split_cudnn(queries: Tensor, keys: Tensor, values: Tensor, scale: float) ->
     )[:2]
     fast = kernels(queries.device)
     if fast and fast.serves(queries, keys):
-        return fast.merge(new, cached, new_lse, cached_lse)  # type: ignore[no-any-return]
+        return fast.merge(new, cached, new_lse, cached_lse)  # type: ignore[no-any-return]  # loaded by name
     return fused(_merged, queries.device)(new, cached, new_lse, cached_lse)
 
 

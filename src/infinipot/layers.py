@@ -288,7 +288,7 @@ def _received(queries: Tensor, keys: Tensor, scale: float, softcap: float | None
     """`scores.received`, by whatever is fastest on the device."""
     fast = kernels(keys.device)
     if fast and softcap is None and fast.serves(queries, keys):
-        return fast.received(queries, keys, scale)  # type: ignore[no-any-return]
+        return fast.received(queries, keys, scale)  # type: ignore[no-any-return]  # loaded by name
     return fused(received, keys.device)(queries, keys, scale, softcap)
 
 
