@@ -31,10 +31,14 @@ class Joint:
         self.parts: tuple[Tensor, ...] = ()
         self.left = 0  # modules that have not asked yet
 
+    def product(self, x: Tensor) -> Tensor:
+        """All outputs in one."""
+        return F.linear(x, self.weight, self.bias)
+
     def output(self, x: Tensor, index: int) -> Tensor:
         """What the module of this index gives for x."""
         if self.seen is not x:
-            self.parts = torch.split(F.linear(x, self.weight, self.bias), self.sizes, dim=-1)
+            self.parts = torch.split(self.product(x), self.sizes, dim=-1)
             self.seen, self.left = x, len(self.sizes)
         found = self.parts[index]
         self.left -= 1

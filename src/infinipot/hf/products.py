@@ -14,7 +14,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from infinipot.hf.joint import FEW, TOGETHER, plain_linear
+from infinipot.hf.joint import FEW, TOGETHER, Joint, plain_linear
 
 ROWS = 2048  # tokens the layout is chosen for: a chunk
 LIKELY = 64  # next tokens whose logits are computed in float32
@@ -45,39 +45,29 @@ class Packed:
         return out if self.narrow else out.to(x.dtype)
 
 
+class PackedJoint(Joint):
+    """Several linear modules that share their input, or one, as a packed product."""
+
+    def __init__(self, modules: list[nn.Linear], dtype: torch.dtype, narrow: bool = False) -> None:
+        super().__init__(modules)
+        self.packed = Packed(self.weight, self.bias, dtype, narrow)
+        self.weight, self.bias = torch.empty(0), None  # laid out anew: not held twice
+
+    def product(self, x: Tensor) -> Tensor:
+        """All outputs in one."""
+        return self.packed(x)
+
+
 class Product(nn.Module):
-    """Stands for one linear module, or for several that share their input: the first computes for all."""
+    """Stands for one of them."""
 
-    def __init__(self, packed: Packed, sizes: list[int]) -> None:
+    def __init__(self, joint: Joint, index: int) -> None:
         super().__init__()
-        self.packed, self.sizes = packed, sizes
-        self.rest: tuple[Tensor, ...] = ()  # what the siblings will ask for
-        self.seen: Tensor | None = None  # the input it belongs to
+        self.joint, self.index = joint, index
 
     def forward(self, x: Tensor) -> Tensor:
-        """The first module's output."""
-        first, *rest = torch.split(self.packed(x), self.sizes, dim=-1)
-        if rest:
-            self.seen, self.rest = x, tuple(rest)
-        return first
-
-
-class Sibling(nn.Module):
-    """Takes what the first module has computed; computes it itself for any other input."""
-
-    def __init__(self, first: Product, index: int) -> None:
-        super().__init__()
-        self._first, self.index = [first], index  # in a list: the module itself lives elsewhere
-
-    def forward(self, x: Tensor) -> Tensor:
-        """This module's output."""
-        first = self._first[0]
-        if first.seen is not x:
-            return torch.split(first.packed(x), first.sizes, dim=-1)[self.index]
-        found = first.rest[self.index - 1]
-        if self.index == len(first.sizes) - 1:  # the last to ask: hold nothing between layers
-            first.seen, first.rest = None, ()
-        return found
+        """As the plain module, computed for its siblings on the way."""
+        return self.joint.output(x, self.index)
 
 
 class Head(nn.Module):
@@ -113,9 +103,9 @@ def pack(model: nn.Module, decoder: nn.Module, dtype: torch.dtype) -> int:
                 count += 1
     head = model.get_output_embeddings()  # type: ignore[operator]
     if plain_linear([head]):
-        bias = None if head.bias is None else head.bias.data
-        exact = Product(Packed(head.weight.data, bias, dtype), [head.out_features])
-        model.set_output_embeddings(Head(head) if dtype == torch.bfloat16 else exact)  # type: ignore[operator]
+        rounded = dtype == torch.bfloat16
+        made = Head(head) if rounded else Product(PackedJoint([head], dtype), 0)
+        model.set_output_embeddings(made)  # type: ignore[operator]
         count += 1
     for weight in model.parameters():  # a copy of what is left, or the whole file would stay mapped for it
         weight.data = weight.data.clone()
@@ -123,10 +113,7 @@ def pack(model: nn.Module, decoder: nn.Module, dtype: torch.dtype) -> int:
 
 
 def _replace(module: nn.Module, names: tuple[str, ...], found: list[nn.Linear], dtype: torch.dtype) -> None:
-    weight = torch.cat([one.weight.data for one in found])
-    bias = None if found[0].bias is None else torch.cat([one.bias.data for one in found])
     between = names == TOGETHER[1]  # gate and up: only an activation lies before the next product
-    first = Product(Packed(weight, bias, dtype, between), [one.out_features for one in found])
-    setattr(module, names[0], first)
-    for index, name in enumerate(names[1:], 1):
-        setattr(module, name, Sibling(first, index))
+    joint = PackedJoint(found, dtype, between)
+    for index, name in enumerate(names):
+        setattr(module, name, Product(joint, index))

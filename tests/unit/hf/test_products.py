@@ -37,8 +37,8 @@ def test_the_same_logits(family: str, dtype: torch.dtype, most: float) -> None:
     assert relative(packed(IDS[:, :1]).logits, plain(IDS[:, :1]).logits) < most
     for module in packed.modules():
         if isinstance(module, Product):
-            assert module.seen is None
-            assert module.rest == ()
+            assert module.joint.seen is None
+            assert module.joint.parts == ()
 
 
 @torch.no_grad()
