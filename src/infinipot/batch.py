@@ -12,7 +12,7 @@ from infinipot.decoding import Voice, speak
 from infinipot.errors import InputError
 from infinipot.reader import Reader
 from infinipot.sampling import Generation
-from infinipot.text import Detokenizer
+from infinipot.text import Detokenizer, Until
 
 
 def answer_all(
@@ -35,11 +35,8 @@ def answer_all(
 def ask_all(readers: Sequence[Reader], questions: Sequence[str], generation: Generation) -> list[str]:
     """Answer one question a reader, as `answer` would one by one; uses up the readers' pots."""
     prompts = [reader.turn(question) for reader, question in zip(readers, questions, strict=True)]
-    texts, answers = [Detokenizer(reader.tokenizer) for reader in readers], [""] * len(readers)
-    stopped = [False] * len(readers)
+    texts = [Until(Detokenizer(reader.tokenizer), reader.frame.stop_strings) for reader in readers]
+    answers = [""] * len(readers)
     for index, token in answer_all(readers, prompts, generation):
-        if not stopped[index]:
-            answers[index] += texts[index].push(token)
-            stopped[index] = readers[index].stopped(answers[index])
-    rests = ("" if stop else text.flush() for text, stop in zip(texts, stopped, strict=True))
-    return [(answer + rest).strip() for answer, rest in zip(answers, rests, strict=True)]
+        answers[index] += texts[index].push(token)
+    return [(answer + text.flush()).strip() for answer, text in zip(answers, texts, strict=True)]

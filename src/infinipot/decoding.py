@@ -104,13 +104,13 @@ class Voice:
     ) -> None:
         self.index, self.reader, self.left = index, reader, wanted.max_new_tokens
         hidden, self.brim = reader.open(prompt, wanted.max_new_tokens, final)
-        self.temperature, self.source = wanted.temperature, wanted.generator(hidden.device)
+        self.wanted, self.source = wanted, wanted.generator(hidden.device)
         self.logits = reader.model.logits(hidden[:, -1])  # [1, V] of the next token
         self.noting = reader.noting(self.brim)
 
     def sample(self) -> Tensor:
         """The next token [1], on the device."""
-        return sample(self.logits, self.temperature, self.source)
+        return sample(self.logits, self.wanted.temperature, self.source, self.wanted.top_p)
 
     def takes(self, hidden: Tensor, logits: Tensor, novelty: Tensor | None, told: bool) -> None:
         """Go on after a token that was written together with others."""
@@ -205,7 +205,7 @@ def _joined(voices: Sequence[Voice]) -> Tensor:
 
 def _sampled(voices: Sequence[Voice]) -> Tensor:
     """The next token of every voice [N], on the device."""
-    if all(voice.temperature == 0 for voice in voices):
+    if all(voice.wanted.temperature == 0 for voice in voices):
         return sample(_joined(voices))
     return torch.cat([voice.sample() for voice in voices])
 
@@ -227,40 +227,82 @@ class _Told:
         return found
 
 
-def speak(voices: list[Voice]) -> Iterator[tuple[int, int]]:
-    """Yield (voice, token) until every voice has stopped."""
-    group: Group | None = None
-    everyone = list(voices)
-    try:
-        while voices:
-            tokens = _sampled(voices)
-            told = _Told(tokens)
-            ahead = None
-            if all(
-                voice.left > 1 and voice.reader.fixed() and not voice.reader.full(voice.brim)
-                for voice in voices
-            ):
-                group = group if group and group.of(voices) else Group(voices)
-                ahead = group.step(tokens)
-            values, going = told.values(), []
-            for row, (voice, token) in enumerate(zip(voices, values, strict=True)):
-                if token in voice.reader.stops:
-                    continue
-                voice.left -= 1
-                voice.reader.say(token)
-                yield voice.index, token
-                if voice.left:
-                    going.append((row, voice, token))
-            if ahead is not None:
-                for row, voice, _ in going:
-                    voice.takes(*ahead[row], told=False)
-            else:
-                group = None
-                _advance(going, tokens)
-            voices = [voice for _, voice, _ in going]
-    finally:
-        for voice in everyone:
+class Chorus:
+    """Voices that speak together, a token each at every step; they come and go between steps."""
+
+    def __init__(self, voices: Sequence[Voice] = ()) -> None:
+        self.voices = list(voices)
+        self._said: dict[Voice, tuple[int, int]] = {}  # row and token of the last step: not written yet
+        self._tokens = torch.empty(0)
+        self._ahead: list[tuple[Tensor, Tensor, Tensor | None]] | None = None
+        self._group: Group | None = None
+
+    def add(self, voice: Voice) -> None:
+        """Let a voice join from the next step on."""
+        self.voices.append(voice)
+
+    def drop(self, voice: Voice) -> None:
+        """Let a voice go; its reader knows all it said."""
+        if voice in self.voices:
+            self.voices.remove(voice)
+            self._said.pop(voice, None)
             voice.reader.end()
+
+    def step(self) -> list[tuple[Voice, int | None]]:
+        """Write what was said last, and say the next token of every voice; None for one that has ended."""
+        self._write()
+        if not self.voices:
+            return []
+        tokens = _sampled(self.voices)
+        told = _Told(tokens)
+        self._tokens, self._ahead = tokens, None
+        if all(
+            voice.left > 1 and voice.reader.fixed() and not voice.reader.full(voice.brim)
+            for voice in self.voices
+        ):
+            self._group = self._group if self._group and self._group.of(self.voices) else Group(self.voices)
+            self._ahead = self._group.step(tokens)
+        found: list[tuple[Voice, int | None]] = []
+        for row, (voice, token) in enumerate(zip(list(self.voices), told.values(), strict=True)):
+            if token in voice.reader.stops:
+                self.drop(voice)
+                found.append((voice, None))
+                continue
+            voice.left -= 1
+            voice.reader.say(token)
+            self._said[voice] = (row, token)
+            found.append((voice, token))
+        return found
+
+    def _write(self) -> None:
+        """Bring the last step's tokens into the pots; a voice that has said all it may, goes."""
+        for voice in [voice for voice in self._said if not voice.left]:
+            self.drop(voice)
+        going = [(row, voice, token) for voice, (row, token) in self._said.items()]
+        self._said = {}
+        if self._ahead is not None:
+            for row, voice, _ in going:
+                voice.takes(*self._ahead[row], told=False)
+        elif going:
+            self._group = None
+            _advance(going, self._tokens)
+
+    def close(self) -> None:
+        """Let every voice go."""
+        for voice in list(self.voices):
+            self.drop(voice)
+
+
+def speak(voices: Sequence[Voice]) -> Iterator[tuple[int, int]]:
+    """Yield (voice, token) until every voice has stopped."""
+    chorus = Chorus(voices)
+    try:
+        while chorus.voices:
+            for voice, token in chorus.step():
+                if token is not None:
+                    yield voice.index, token
+    finally:
+        chorus.close()
 
 
 def _advance(going: list[tuple[int, Voice, int]], tokens: Tensor) -> None:

@@ -16,9 +16,17 @@ from torch import Tensor
 from infinipot.errors import ModelError
 from infinipot.policy import Policy
 from infinipot.pot import Evidence, Pot
+from infinipot.recording import Recording
 
 
-def distill(pot: Pot, policy: Policy, budget: int, opening: int = 0, recent: int = 0) -> None:
+def distill(
+    pot: Pot,
+    policy: Policy,
+    budget: int,
+    opening: int = 0,
+    recent: int = 0,
+    recording: Recording | None = None,
+) -> None:
     """Reduce every pot layer to `budget` entries; `opening` first and `recent` last slots stay."""
     if budget >= pot.fill:
         return
@@ -26,6 +34,8 @@ def distill(pot: Pot, policy: Policy, budget: int, opening: int = 0, recent: int
     slots: dict[int, Tensor] = {}
     for _, layers in groupby(found, key=lambda evidence: (evidence.source.device, evidence.source.shape)):
         slots |= _choose(policy, list(layers), budget)
+    if recording is not None:
+        recording.cycle(found, [slots[evidence.layer] for evidence in found], pot.tokens)
     pot.keep([slots.get(index) for index in range(len(pot.layers))])
     if type(policy).aged is not Policy.aged:
         for layer in pot.pot_layers:

@@ -31,3 +31,7 @@ class DownloadError(ModelError):
 
 class PotOverflowError(InfiniPotError):
     """More entries than the pot holds; the caller must distil first."""
+
+
+class StoreError(InfiniPotError):
+    """A pot that is not there, not whole, or cannot be kept."""

@@ -29,16 +29,38 @@ def read_text(source: Source) -> Iterator[str]:
     Whatever is not plain UTF-8 text with something in it raises InputError, at the latest at its end.
     """
     name = str(source) if isinstance(source, (str, os.PathLike)) else "standard input"
-    blank = True
+    decoder = Decoder(name)
     try:
         with _open(source) as stream:
-            for block in _decoded(stream, name):
-                blank = blank and (not block or block.isspace())
-                yield block
+            while data := stream.read(BLOCK):
+                yield decoder.push(data)
     except OSError as error:
         raise InputError(f"cannot read {name}: {_reason(error)}") from error
-    if blank:
-        raise InputError(f"{name} has no text in it")
+    decoder.end()
+
+
+class Decoder:
+    """Text of bytes as they come; what is not plain UTF-8 text with something in it raises InputError."""
+
+    def __init__(self, name: str) -> None:
+        self._name, self._decoder = name, codecs.getincrementaldecoder("utf-8")()
+        self._offset, self._begun, self._blank = 0, False, True
+
+    def push(self, data: bytes) -> str:
+        """Take some bytes; return the characters that are whole."""
+        _check_bytes(data, self._offset, self._name)
+        text = _decode_block(self._decoder, data, self._offset, self._name)
+        self._offset += len(data)
+        if text and not self._begun:
+            self._begun, text = True, text.removeprefix(_BOM)
+        self._blank = self._blank and (not text or text.isspace())
+        return text
+
+    def end(self) -> None:
+        """Say that there are no more bytes."""
+        _decode_block(self._decoder, b"", self._offset, self._name)
+        if self._blank:
+            raise InputError(f"{self._name} has no text in it")
 
 
 def check_text(path: str | os.PathLike[str]) -> int:
@@ -54,17 +76,6 @@ def check_text(path: str | os.PathLike[str]) -> int:
 
 def _open(source: Source) -> AbstractContextManager[BinaryIO]:
     return Path(source).open("rb") if isinstance(source, (str, os.PathLike)) else nullcontext(source)
-
-
-def _decoded(stream: BinaryIO, name: str) -> Iterator[str]:
-    decoder = codecs.getincrementaldecoder("utf-8")()
-    offset = 0
-    while data := stream.read(BLOCK):
-        _check_bytes(data, offset, name)
-        text = _decode_block(decoder, data, offset, name)
-        yield text.removeprefix(_BOM) if offset == 0 else text
-        offset += len(data)
-    _decode_block(decoder, b"", offset, name)
 
 
 def _check_bytes(data: bytes, offset: int, name: str) -> None:

@@ -15,9 +15,10 @@ import torch
 from torch import Tensor
 
 from infinipot.compiling import fused, kernels
-from infinipot.errors import PotOverflowError
+from infinipot.errors import InputError, PotOverflowError
 from infinipot.rope import Rotation
 from infinipot.scores import received
+from infinipot.state import State
 
 
 class PotLayer:
@@ -213,6 +214,50 @@ class PotLayer:
         """Every buffer this layer holds."""
         return [getattr(self, name) for name in _COLUMNS]
 
+    def state(self) -> State:
+        """Return its content: views, as long as they are filled."""
+        tensors = {
+            name: getattr(self, name)[:, :, : getattr(self, length)]
+            for name, length in _COLUMNS.items()
+            if self.keys.numel() and (name != "running" or self.summed)
+        }
+        if self.last is not None:
+            tensors["last"] = self.last
+        names = ("fill", "tokens", "anchored", "summed")
+        return State(tensors, {name: int(getattr(self, name)) for name in names})
+
+    def load(self, state: State) -> None:
+        """Take over a state without moving in memory; it must fit this layer."""
+        fill = state.number("fill", 0, 2**62 if self.grows else self.capacity)
+        anchored = state.number("anchored", 0, min(fill, self.keep_most))
+        tokens, summed = state.number("tokens", fill, 2**62), bool(state.number("summed", 0, 1))
+        if fill:
+            keys, values = (state.tensors.get(name) for name in ("keys", "values"))
+            if self.keys.numel() == 0 and keys is not None and values is not None and keys.dim() == 4:
+                self._allocate(keys, values)
+            if fill > self.capacity:
+                self._enlarge(fill)
+            self._load_columns(state, {"fill": fill, "anchored": anchored}, tokens)
+        self.fill, self.tokens, self.anchored, self.summed = fill, tokens, anchored, summed
+        self.catalyst, self.last = None, None
+        if "last" in state.tensors:
+            self.last = state.tensor("last", self.novelty, *self.source.shape[:2], fill)
+        self.clock.fill_(tokens)
+
+    def _load_columns(self, state: State, ends: dict[str, int], tokens: int) -> None:
+        found = {}
+        for name, length in _COLUMNS.items():
+            mine = getattr(self, name)
+            if name == "running" and "running" not in state.tensors:
+                found[name] = torch.zeros_like(mine[:, :, : ends[length]])
+                continue
+            found[name] = state.tensor(name, mine, *mine.shape[:2], ends[length], *mine.shape[3:])
+        for name, most in (("source", tokens), ("written", self.capacity)):
+            if found[name].numel() and not 0 <= int(found[name].min()) <= int(found[name].max()) < most:
+                raise InputError(f"this state's {name} holds places that do not exist: make the pot again")
+        for name, tensor in found.items():
+            getattr(self, name)[:, :, : tensor.shape[2]] = tensor
+
 
 _COLUMNS = {
     "keys": "fill",
@@ -282,6 +327,41 @@ class WindowLayer:
     def tensors(self) -> list[Tensor]:
         """Every buffer this layer holds."""
         return [self.keys, self.values, self.anchors, self.turned]
+
+    def state(self) -> State:
+        """Return its content."""
+        if not self.keys.numel():
+            return State()
+        names = ("keys", "values", "anchors", "turned")
+        return State({name: getattr(self, name) for name in names})
+
+    def load(self, state: State, device: torch.device) -> None:
+        """Take over a state."""
+        self.clear()
+        keys = state.tensors.get("keys")
+        if keys is None:
+            return
+        if keys.dim() != 4 or keys.shape[2] > self.window or not keys.is_floating_point():
+            raise InputError("this state's window is wider than the model's: it was made by another model")
+        keys = keys.to(device)
+        values = state.tensors.get("values", keys)
+        self.rewind(
+            (
+                keys,
+                state.tensor("values", keys, *keys.shape[:3], values.shape[-1]),
+                state.tensor("anchors", keys, *keys.shape),
+                state.tensor("turned", self.turned.to(device), keys.shape[2]),
+            )
+        )
+        if self.turned.numel() and not 0 <= int(self.turned.min()) <= int(self.turned.max()) < self._span:
+            self.clear()
+            raise InputError(
+                "this state's window was turned further than there are places: make the pot again"
+            )
+
+    @property
+    def _span(self) -> int:
+        return len(self.rotation.cos)
 
 
 def _received(queries: Tensor, keys: Tensor, scale: float, softcap: float | None) -> Tensor:

@@ -18,8 +18,10 @@ from torch import Tensor
 
 from infinipot.attention import attend, attend_grouped
 from infinipot.config import Manner
+from infinipot.errors import InputError
 from infinipot.layers import PotLayer, WindowLayer, addresses, keep_all
 from infinipot.rope import Rotation
+from infinipot.state import State, joined
 
 Need = Literal["catalyst", "last", "running", "novelty"]
 ENDLESS = 2**62  # room of a pot that grows
@@ -119,6 +121,11 @@ class Pot:
     def room(self) -> int:
         """Free slots."""
         return ENDLESS if self.manner.grows else self.capacity - self.fill
+
+    @property
+    def slots(self) -> int:
+        """Slots of all layers and heads together."""
+        return sum(layer.source.numel() for layer in self.pot_layers)
 
     @property
     def nbytes(self) -> int:
@@ -234,6 +241,27 @@ class Pot:
             layer.restore(saved)
         self.cycles = other.cycles
 
+    def state(self) -> State:
+        """Return its content: views on this pot."""
+        layers = {f"{index:03d}": layer.state() for index, layer in enumerate(self.layers)}
+        found = joined(layers)
+        return State(found.tensors, {**found.numbers, "cycles": self.cycles, "layers": len(self.layers)})
+
+    def load(self, state: State, device: torch.device) -> None:
+        """Take over a state in place; one that does not fit leaves the pot empty."""
+        try:
+            state.number("layers", len(self.layers), len(self.layers))
+            cycles = state.number("cycles", 0, 2**62)
+            for index, layer in enumerate(self.layers):
+                part = _moved(state.part(f"{index:03d}"), device)
+                layer.load(part) if isinstance(layer, PotLayer) else layer.load(part, device)
+            if len({(layer.fill, layer.tokens, layer.anchored) for layer in self.pot_layers}) > 1:
+                raise InputError("this state's layers differ in length: make the pot again")
+        except BaseException:
+            self.clear()
+            raise
+        self.cycles = cycles
+
     def fork(self) -> Pot:
         """Return an independent pot with the same content."""
         twin = Pot([], self.capacity, self.keep_most, self.manner)
@@ -241,3 +269,7 @@ class Pot:
         twin.cycles, twin.reach = self.cycles, self.reach
         twin.needs, twin.window, twin.lengths = self.needs, self.window, self.lengths
         return twin
+
+
+def _moved(state: State, device: torch.device) -> State:
+    return State({name: tensor.to(device) for name, tensor in state.tensors.items()}, state.numbers)

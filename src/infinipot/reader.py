@@ -22,11 +22,14 @@ from infinipot.distill import distill
 from infinipot.errors import InputError
 from infinipot.policy import Policy
 from infinipot.pot import DEFAULT_MANNER, Pot
+from infinipot.recording import Recording
 from infinipot.rows import Rows
 from infinipot.sampling import Generation
 from infinipot.scores import novelty
+from infinipot.state import State, joined
 from infinipot.static import Static
-from infinipot.text import Detokenizer, Format, Tokenizer
+from infinipot.text import Detokenizer, Format, Frame, Tokenizer, Until
+from infinipot.trace import Trace, Word, columns
 from infinipot.truncate import Ends
 
 BLOCK = 2048  # most tokens in one forward: bounds activations when the pot is large
@@ -85,12 +88,15 @@ class Reader:
         self.model, self.tokenizer, self.policy, self.config = model, tokenizer, policy, config
         self.manner = manner
         self.needs = policy.needs if policy else frozenset()
-        self.frame = tokenizer.frame(format)
-        self.catalyst = self._closing(catalyst_text(catalyst, question)) if "catalyst" in self.needs else []
-        config.chunk(len(self.catalyst))
+        self.frame = self._layout = tokenizer.frame(format)
+        self._catalyst = catalyst
+        self.aim(question)
         if bare:  # text and question are a complete prompt as they are
             self.frame = replace(self.frame, ask_before=())
         self.pot = self._new_pot()
+        self.trace = Trace()
+        self.recording: Recording | None = None  # set before reading, it sees what every cycle keeps
+        self.block = BLOCK  # most tokens read at once
         self.tokens_read = 0
         self.seconds = 0.0
         self._last: Tensor | None = None  # [B, 1, H] hidden state before the next token: its novelty needs it
@@ -105,14 +111,70 @@ class Reader:
         self._ours = 0  # next tokens to be read that are the prompt's, not the text's
         self._fresh = False  # text was read since the last distillation
 
+    def aim(self, question: str | None = None, catalyst: str = "", framed: bool = True) -> None:
+        """Before anything is read: take the catalyst for this question, and the format's frame or none.
+
+        Without a frame the caller brings everything that goes around texts and questions.
+        """
+        self.frame = self._layout
+        self._catalyst = catalyst or self._catalyst
+        wanted = "catalyst" in self.needs
+        self.catalyst = self._closing(catalyst_text(self._catalyst, question)) if wanted else []
+        self.config.chunk(len(self.catalyst))
+        if not framed:
+            self.frame = Frame(stop_strings=self._layout.stop_strings)
+
     def clear(self) -> None:
         """Forget everything read and said; the pot's memory and what was captured for it stay."""
         self.end()
         self.pot.clear()
+        self.trace.clear()
         self.tokens_read, self.seconds, self._last, self._pending = 0, 0.0, None, []
         self._talking = self._fresh = False
         if self._ends is not None:
             self._ends = Ends(self.config.capacity)
+
+    def state(self) -> State:
+        """Return everything this reader knows; tensors are views, so use them before it goes on."""
+        self.end()
+        parts = {"pot": self.pot.state(), "trace": self.trace.state(self.pot)}
+        found = joined(parts)
+        numbers = {
+            **found.numbers,
+            "tokens_read": self.tokens_read,
+            "pending": list(self._pending),
+            "talking": int(self._talking),
+            "fresh": int(self._fresh),
+            "ends": self._ends.state() if self._ends else None,
+        }
+        last = {} if self._last is None else {"last": self._last}
+        return State({**found.tensors, **last}, numbers)
+
+    def restore(self, state: State) -> None:
+        """Take over a state in place; one that does not fit leaves this reader empty, with the reason."""
+        self.clear()
+        pending = state.numbers.get("pending")
+        known = isinstance(pending, list) and all(type(token) is int for token in pending)
+        if not known or not all(0 <= token < self.model.vocabulary for token in pending or []):
+            raise InputError("this state's pending tokens are damaged: make the pot again")
+        try:
+            self.pot.load(state.part("pot"), self.model.device)
+            self.trace.restore(state.part("trace"))
+            if self._ends is not None:
+                self._ends = Ends.restored(state.numbers.get("ends"), self.config.capacity)
+            last = state.tensors.get("last")
+            self._last = None if last is None else last.to(self.model.device)
+            self.tokens_read = state.number("tokens_read", 0, 2**62)
+            self._talking, self._fresh = (bool(state.number(n, 0, 1)) for n in ("talking", "fresh"))
+        except BaseException:
+            self.clear()
+            raise
+        self._pending = list(pending or [])
+
+    def words(self) -> list[Word]:
+        """Return the words of everything read that the pot still holds, in reading order."""
+        self.end()
+        return self.trace.words(columns(self.pot), self.tokenizer, len(self.frame.opening))
 
     def _new_pot(self) -> Pot:
         pot = self.model.new_pot(self.config.capacity, self.config.kept, self.manner)
@@ -171,7 +233,7 @@ class Reader:
         """Read the next block of waiting tokens; distil if it fills the pot and more will follow."""
         started = time.perf_counter()
         space = self._space()
-        count = min(len(waiting) - self._held, space, BLOCK)
+        count = min(len(waiting) - self._held, space, self.block)
         distil = self._drops and count == space < len(waiting)
         if count > BLOCK // 2 and count + distil * len(self.catalyst) not in self.pot.lengths:
             count, distil = BLOCK // 2, False  # a rare shape is not captured: its memory comes on top
@@ -210,7 +272,7 @@ class Reader:
 
     def ask(self, question: str, generation: Generation = Generation()) -> str:  # noqa: B008  frozen
         """Answer a question; the pot stays as it was, so questions do not see each other."""
-        if self._static is None:
+        if self._static is None or self.recording is not None:
             return "".join(self.fork().answer(question, generation)).strip()
         before = self.fork()  # graphs know this pot's addresses: answer here, then put everything back
         try:
@@ -226,11 +288,14 @@ class Reader:
 
     def check(self, question: str, max_new_tokens: int = 1) -> None:
         """Refuse a question that is too long for the pot, before anything long is read."""
-        count = len(self.frame.opening) + len(self._closing(question))
+        self.require(len(self._closing(question)), max_new_tokens)
+
+    def require(self, count: int, max_new_tokens: int = 1) -> None:
+        """Refuse a prompt of so many tokens if it is too long for the pot."""
         if self._ends is not None:
-            self._require_cut(count, max_new_tokens)
+            self._require_cut(len(self.frame.opening) + count, max_new_tokens)
         else:
-            self._require(count - len(self.frame.opening), 1 + len(self.catalyst))
+            self._require(count, 1 + len(self.catalyst))
 
     def chat(self, message: str, generation: Generation = Generation()) -> Iterator[str]:  # noqa: B008
         """Yield the reply to a message; message and reply stay in the pot, however long the talk."""
@@ -249,18 +314,12 @@ class Reader:
 
     def _say(self, prompt: list[int], generation: Generation, final: bool) -> Iterator[str]:
         """Turn generated tokens into text, up to a stop string."""
-        text, said = Detokenizer(self.tokenizer), ""
+        text = Until(Detokenizer(self.tokenizer), self.frame.stop_strings)
         for token in self.generate(prompt, generation, final=final):
-            piece = text.push(token)
-            said = (said + piece)[-256:]
-            yield piece
-            if self.stopped(said):
+            yield text.push(token)
+            if text.stopped:
                 return
         yield text.flush()
-
-    def stopped(self, said: str) -> bool:
-        """Say whether an answer has reached a stop string."""
-        return any(stop in said.lstrip() for stop in self.frame.stop_strings)
 
     def prompt(self, question: str, max_new_tokens: int) -> list[int]:
         """Return the question's tokens after making room for them and for an answer of that length.
@@ -307,7 +366,8 @@ class Reader:
             self._make_room(len(prompt), 1 + len(self.catalyst))
         hidden = self._write(prompt, scored=not brim or self.manner.distil == "prompt")
         if self.manner.distil == "prompt" and self.policy is not None:
-            distill(self.pot, self.policy, self.config.capacity, self.config.opening)
+            sizes = self.config.capacity, self.config.opening
+            distill(self.pot, self.policy, *sizes, recording=self.recording)
         self._talking, self._ends = True, ends
         return hidden[:, -1:], brim
 
@@ -333,6 +393,7 @@ class Reader:
 
     def heard(self, hidden: Tensor | None = None) -> None:
         """Forget it: it is written, and the pot knows if its hidden state is given."""
+        self.trace.add(self._pending, self.pot)
         self._pending = []
         if hidden is not None:
             self._last = hidden
@@ -354,6 +415,7 @@ class Reader:
         ends = self._ends.copy()
         ends.push(prompt)
         self.pot.clear()
+        self.trace.clear()
         self._last = None
         return ends, ends.cut(self.config.capacity - most)
 
@@ -375,7 +437,8 @@ class Reader:
         twin = object.__new__(type(self))
         ends = None if self._ends is None else self._ends.copy()
         pot = self.pot.fork()
-        twin.__dict__.update(self.__dict__, pot=pot, _ends=ends, tail=Tail(pot))
+        twin.__dict__.update(self.__dict__, pot=pot, _ends=ends, tail=Tail(pot), trace=self.trace.copy())
+        twin.recording = None
         if self._static is not None:
             twin._static = Static(twin.pot, self._static.capture)
         return twin
@@ -441,10 +504,10 @@ class Reader:
             if len(tokens) and scored and "novelty" in self.needs:
                 self.pot.note_novelty(self._novelty(hidden, ids[:, : len(tokens)], before))
             if distil and self.policy is not None:
-                distill(self.pot, self.policy, budget, self.config.opening, recent)
+                distill(self.pot, self.policy, budget, self.config.opening, recent, self.recording)
             return hidden[:, -1:]
 
-        if self._static is not None and (distil or len(tokens) >= LONG):
+        if self._static is not None and self.recording is None and (distil or len(tokens) >= LONG):
             first = self.pot.pot_layers[0]
             key = (len(tokens), distil, budget, recent, scored, first.fill, first.anchored)
             inputs = [ids] if self._last is None else [ids, self._last]
@@ -453,6 +516,7 @@ class Reader:
             hidden = compute(ids, self._last)
         if len(tokens):
             self._pending, self._last = [], hidden.clone()
+            self.trace.add(tokens, self.pot)
         if distil:
             self._fresh = False
         return hidden

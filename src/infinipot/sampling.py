@@ -17,12 +17,15 @@ class Generation:
     max_new_tokens: int = 128
     temperature: float = 0.0
     seed: int | None = None
+    top_p: float = 1.0  # only the likeliest tokens that have this much of the probability together
 
     def __post_init__(self) -> None:
         if self.max_new_tokens < 1:
             raise ConfigError(f"max-new-tokens is {self.max_new_tokens}; use at least 1")
         if not (self.temperature == 0 or 1e-3 <= self.temperature <= 1e3):
             raise ConfigError(f"temperature is {self.temperature:g}; use 0, or 0.001 to 1000")
+        if not 0 < self.top_p <= 1:
+            raise ConfigError(f"top-p is {self.top_p:g}; use more than 0, at most 1")
         if self.seed is not None and not 0 <= self.seed < 2**63:
             raise ConfigError(f"seed is {self.seed}; use 0 to 2^63 - 1")
 
@@ -36,9 +39,15 @@ class Generation:
         return source
 
 
-def sample(logits: Tensor, temperature: float = 0.0, generator: torch.Generator | None = None) -> Tensor:
+def sample(
+    logits: Tensor, temperature: float = 0.0, generator: torch.Generator | None = None, top_p: float = 1.0
+) -> Tensor:
     """Pick a token for each row of logits [B, V] -> [B]; temperature 0 takes the likeliest."""
     if temperature <= 0:
         return logits.argmax(-1)
     shares = torch.softmax(logits.float() / temperature, dim=-1)
+    if top_p < 1:
+        ordered, tokens = shares.sort(-1, descending=True)
+        before = ordered.cumsum(-1) - ordered  # of the likelier ones: the likeliest always stays
+        shares = torch.zeros_like(shares).scatter(-1, tokens, ordered.masked_fill(before >= top_p, 0))
     return torch.multinomial(shares, 1, generator=generator)[:, 0]

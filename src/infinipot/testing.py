@@ -16,6 +16,7 @@ from infinipot.text import (
     PLAIN_TURN_BEFORE,
     Format,
     Frame,
+    around,
 )
 
 BEGIN, END, USER, ASSISTANT = 256, 257, 258, 259
@@ -41,6 +42,10 @@ class ByteTokenizer:
     def decode(self, ids: Sequence[int]) -> str:
         """Text of the ids; control ids have none."""
         return bytes(i for i in ids if i < BEGIN).decode(errors="replace")
+
+    def dialogue(self, roles: Sequence[str], format: Format) -> list[tuple[int, ...]]:
+        """Return what goes before each message, and after the last."""
+        return around(roles, self.frame(format))
 
     def frame(self, format: Format) -> Frame:
         """Return what goes around document, questions and answers in the named format."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Literal, Protocol
 
 Format = Literal["chat", "plain"]
@@ -40,6 +41,23 @@ class Frame:
     """Texts that end an answer where the format has no token for it."""
 
 
+def around(roles: Sequence[str], frame: Frame) -> list[tuple[int, ...]]:
+    """The ids before each message, and after the last, where a format knows only questions and answers.
+
+    A system's message is part of the question it precedes.
+    """
+    parts, answered = [frame.opening], False
+    for role, following in pairwise((*roles, "assistant")):
+        if "assistant" not in (role, following):
+            parts.append(frame.ask_before)
+        elif role == "assistant":
+            answered = True
+            parts.append(frame.turn_before)
+        else:
+            parts.append(frame.turn_after if answered else frame.ask_after)
+    return parts
+
+
 class Tokenizer(Protocol):
     """What the rest of the project may ask of a tokenizer."""
 
@@ -62,6 +80,10 @@ class Tokenizer(Protocol):
 
     def frame(self, format: Literal["chat", "plain"]) -> Frame:
         """The ids that go around document, questions and answers."""
+        ...
+
+    def dialogue(self, roles: Sequence[str], format: Literal["chat", "plain"]) -> list[tuple[int, ...]]:
+        """The ids before each message of a conversation, and those between the last one and its answer."""
         ...
 
 
@@ -137,3 +159,40 @@ class Detokenizer:
         new, self._given = text[self._given :], max(0, self._given - len(text))
         del self._pending[:count]
         return new
+
+
+class Until:
+    """Text of ids that arrive one by one, up to the first of some stop strings, which is not given out.
+
+    Text that may still become a stop string is held back.
+    """
+
+    def __init__(self, text: Detokenizer, stops: Sequence[str]) -> None:
+        self._text, self._stops = text, [stop for stop in stops if stop]
+        self._held = ""
+        self.stopped = False
+
+    def push(self, token: int) -> str:
+        """Take one id; return the text that no later id can change or stop."""
+        return self._take(self._text.push(token))
+
+    def flush(self) -> str:
+        """Return what was held back."""
+        return self._take(self._text.flush(), last=True)
+
+    def _take(self, piece: str, last: bool = False) -> str:
+        if self.stopped:
+            return ""
+        said = self._held + piece
+        found = [at for stop in self._stops if (at := said.find(stop)) >= 0]
+        if found:
+            self.stopped, self._held = True, ""
+            return said[: min(found)]
+        hold = 0 if last else max((_overlap(said, stop) for stop in self._stops), default=0)
+        self._held = said[len(said) - hold :]
+        return said[: len(said) - hold]
+
+
+def _overlap(said: str, stop: str) -> int:
+    """Length of the longest end of `said` that a stop string begins with."""
+    return next((n for n in range(min(len(stop), len(said)), 0, -1) if said.endswith(stop[:n])), 0)

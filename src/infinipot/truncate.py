@@ -8,6 +8,9 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterable
+from typing import TypeGuard
+
+from infinipot.errors import InputError
 
 
 class Ends:
@@ -33,8 +36,29 @@ class Ends:
         half = limit // 2
         return [*self.first[:half], *list(self.last)[len(self.last) - half :]]
 
+    def state(self) -> dict[str, object]:
+        """Return it as data."""
+        return {"total": self.total, "first": list(self.first), "last": list(self.last)}
+
+    @classmethod
+    def restored(cls, state: object, most: int) -> Ends:
+        """Return it from data, which may come from a stranger."""
+        told = state if isinstance(state, dict) else {}
+        total, first, last = (told.get(name) for name in ("total", "first", "last"))
+        if type(total) is not int or not _tokens(first, min(most, total)) or not _tokens(last, len(first)):
+            raise InputError("this state's ends of a text are damaged: make the pot again")
+        ends = cls(most)
+        ends.total, ends.first = total, list(first)
+        ends.last.extend(last)
+        return ends
+
     def copy(self) -> Ends:
         """Return an independent copy."""
         twin = Ends(self.most)
         twin.total, twin.first, twin.last = self.total, list(self.first), self.last.copy()
         return twin
+
+
+def _tokens(found: object, count: int) -> TypeGuard[list[int]]:
+    """Say whether this is a list of so many tokens."""
+    return isinstance(found, list) and len(found) == count and all(type(one) is int for one in found)

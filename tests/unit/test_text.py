@@ -11,11 +11,13 @@ from itertools import repeat
 from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from infinipot.errors import InputError
 from infinipot.files import check_text, read_text
 from infinipot.testing import END, ByteTokenizer
-from infinipot.text import CHAT_ASK_BEFORE, PLAIN_ASK_BEFORE, Detokenizer, Frame, Tokenizer
+from infinipot.text import CHAT_ASK_BEFORE, PLAIN_ASK_BEFORE, Detokenizer, Frame, Tokenizer, Until
 from infinipot.windows import Encoded, encode_windows
 
 
@@ -199,3 +201,28 @@ def test_byte_tokenizer_frames_are_plain_to_see() -> None:
     assert tokenizer.stop_ids == {END}
     assert [*tokenizer.encode_stream(["a", "", "é"])] == [[97], [195, 169]]
     assert tokenizer.decode([256, 97, 195, 169, 257]) == "aé"
+
+
+@given(st.text("abx", max_size=30), st.lists(st.text("abx", min_size=1, max_size=4), max_size=3))
+def test_text_ends_before_the_first_stop_and_nothing_of_it_is_shown(text: str, stops: list[str]) -> None:
+    until = Until(Detokenizer(ByteTokenizer()), stops)
+    shown = []
+    for token in text.encode():
+        shown.append(until.push(token))
+        if until.stopped:
+            break
+    shown.append(until.flush())
+    found = [(text.find(stop) + len(stop), text.find(stop)) for stop in stops if stop in text]
+    expected = text
+    if found:  # the stop that is whole first; of several at once, the longest
+        end = min(found)[0]
+        expected = text[: min(at for e, at in found if e == end)]
+    assert "".join(shown) == expected
+    assert until.stopped == bool(found)
+
+
+def test_roles_become_questions_and_answers() -> None:
+    frame = ByteTokenizer().frame("chat")
+    parts = ByteTokenizer().dialogue(["system", "user", "assistant", "user", "user"], "chat")
+    middle = frame.ask_before
+    assert parts == [frame.opening, middle, frame.ask_after, frame.turn_before, middle, frame.turn_after]

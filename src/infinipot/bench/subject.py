@@ -61,6 +61,10 @@ class Endless:
         """As the tokenizer does."""
         return self._of.frame(format)
 
+    def dialogue(self, roles: Sequence[str], format: Format) -> list[tuple[int, ...]]:
+        """As the tokenizer does."""
+        return self._of.dialogue(roles, format)
+
 
 @dataclass
 class Subject:

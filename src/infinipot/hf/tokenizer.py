@@ -29,6 +29,7 @@ from infinipot.text import (
     PLAIN_TURN_BEFORE,
     Format,
     Frame,
+    around,
 )
 from infinipot.windows import WINDOW, Encoded, encode_windows
 
@@ -90,6 +91,19 @@ class HFTokenizer:
         """Return what goes around document, questions and answers in the named format."""
         return self._chat if format == "chat" else self._plain
 
+    def dialogue(self, roles: Sequence[str], format: Format) -> list[tuple[int, ...]]:
+        """Return what goes before each message of a conversation, and between the last and its answer.
+
+        A template that refuses these roles gets the questions and answers alone, a system's message
+        before the question it precedes.
+        """
+        if format == "chat":
+            with suppress(ConfigError):
+                texts = self._render([f"QzText{index}Qz" for index in range(len(roles))], roles)
+                parts = [self._part(text, first=not k, before_text=True) for k, text in enumerate(texts[:-1])]
+                return [*parts, self._part(texts[-1])]
+        return around(roles, self.frame(format))
+
     @cached_property
     def _plain(self) -> Frame:
         return Frame(
@@ -117,11 +131,12 @@ class HFTokenizer:
             else (turn_before.strip(),),
         )
 
-    def _render(self, contents: Sequence[str]) -> list[str]:
-        """Return the template's text around user and assistant messages taken in turns."""
+    def _render(
+        self, contents: Sequence[str], roles: Sequence[str] = ("user", "assistant", "user")
+    ) -> list[str]:
+        """Return the template's text around messages; by default user and assistant take turns."""
         if not self._hf.chat_template:
             raise ConfigError("this model has no chat template: use --format plain")
-        roles = ("user", "assistant", "user")
         messages = [{"role": r, "content": c} for r, c in zip(roles, contents, strict=False)]
         try:
             text = self._hf.apply_chat_template(messages, tokenize=False, add_generation_prompt=True)
