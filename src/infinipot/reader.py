@@ -10,9 +10,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Protocol
 
-import torch
 from torch import Tensor
 
 from infinipot.catalyst import catalyst_text
@@ -21,37 +19,14 @@ from infinipot.decoding import Tail, Voice, speak
 from infinipot.distill import distill
 from infinipot.errors import InputError
 from infinipot.policy import Policy
-from infinipot.pot import DEFAULT_MANNER, Pot
-from infinipot.recording import Recording
-from infinipot.rows import Rows
+from infinipot.pot import DEFAULT_MANNER
 from infinipot.sampling import Generation
-from infinipot.scores import novelty
 from infinipot.state import State, joined
 from infinipot.static import Static
 from infinipot.text import Detokenizer, Format, Frame, Tokenizer, Until
-from infinipot.trace import Trace, Word, columns
+from infinipot.trace import Word, columns
 from infinipot.truncate import Ends
-
-BLOCK = 2048  # most tokens in one forward: bounds activations when the pot is large
-LONG = 512  # tokens from which on a forward without distillation is worth a graph
-RECENT = 64  # last slots that survive a distillation in the middle of an answer, so that it stays coherent
-
-
-class Model(Protocol):
-    """What the reader needs of a language model."""
-
-    device: torch.device
-    vocabulary: int
-    obstacle: str  # why its forward cannot be captured; empty where it can
-
-    def new_pot(self, capacity: int, keep: int, manner: Manner = DEFAULT_MANNER) -> Pot:
-        """Return an empty pot with this model's layers."""
-
-    def forward(self, tokens: Tensor, pot: Pot | Rows) -> Tensor:
-        """Write tokens [B, n] into the pot and return their hidden states [B, n, H]."""
-
-    def logits(self, hidden: Tensor) -> Tensor:
-        """Next-token logits [..., V] of hidden states [..., H]."""
+from infinipot.writing import BLOCK, Model, Writer
 
 
 @dataclass(frozen=True)
@@ -66,7 +41,7 @@ class Progress:
     waiting: int = 0  # tokens of the text that are there and not read yet
 
 
-class Reader:
+class Reader(Writer):
     """A model, a pot, and the text read so far.
 
     Without a policy nothing is ever dropped from the pot; the manner then says how a
@@ -85,31 +60,19 @@ class Reader:
         manner: Manner = DEFAULT_MANNER,
         bare: bool = False,
     ) -> None:
-        self.model, self.tokenizer, self.policy, self.config = model, tokenizer, policy, config
-        self.manner = manner
-        self.needs = policy.needs if policy else frozenset()
+        super().__init__(model, policy, config, manner)
+        self.tokenizer = tokenizer
         self.frame = self._layout = tokenizer.frame(format)
         self._catalyst = catalyst
         self.aim(question)
         if bare:  # text and question are a complete prompt as they are
             self.frame = replace(self.frame, ask_before=())
-        self.pot = self._new_pot()
-        self.trace = Trace()
-        self.recording: Recording | None = None  # set before reading, it sees what every cycle keeps
         self.block = BLOCK  # most tokens read at once
         self.tokens_read = 0
         self.seconds = 0.0
-        self._last: Tensor | None = None  # [B, 1, H] hidden state before the next token: its novelty needs it
-        self._pending: list[int] = []  # tokens read, or said to the user, and not written yet
         self._ends = Ends(config.capacity) if manner.prompt == "truncate" else None
-        # Why nothing is captured; empty where it is.
-        self.plain = model.obstacle or Static.obstacle(self.pot, model.device)
-        self._static = None if self.plain else Static(self.pot)
-        self._pace: torch.cuda.Event | None = None  # when the last forward but one is done
-        self.tail = Tail(self.pot)
         self._talking = False  # a reply was given, so the next message is a further turn
         self._ours = 0  # next tokens to be read that are the prompt's, not the text's
-        self._fresh = False  # text was read since the last distillation
 
     def aim(self, question: str | None = None, catalyst: str = "", framed: bool = True) -> None:
         """Before anything is read: take the catalyst for this question, and the format's frame or none.
@@ -176,17 +139,6 @@ class Reader:
         self.end()
         return self.trace.words(columns(self.pot), self.tokenizer, len(self.frame.opening))
 
-    def _new_pot(self) -> Pot:
-        pot = self.model.new_pot(self.config.capacity, self.config.kept, self.manner)
-        pot.needs, pot.window = self.needs, self.policy.last if self.policy else 1
-        pot.lengths = frozenset({1, BLOCK, min(BLOCK, self.config.capacity - self.config.kept)})
-        return pot
-
-    @property
-    def _drops(self) -> bool:
-        """The pot is distilled whenever it is full."""
-        return self.policy is not None and self.manner.distil == "full"
-
     @property
     def _begun(self) -> bool:
         """Something was read or said."""
@@ -252,15 +204,6 @@ class Reader:
         self._keep_pace()
         self.seconds += time.perf_counter() - started
         return self.progress(len(waiting))
-
-    def _keep_pace(self, last: bool = False) -> None:
-        """Wait until the device is at most one forward behind, or not at all: then it never waits for us."""
-        if self.model.device.type == "cuda":
-            before, self._pace = self._pace, torch.cuda.Event()  # type: ignore[no-untyped-call]
-            self._pace.record()
-            for event in (before, self._pace) if last else (before,):
-                if event is not None:
-                    event.synchronize()
 
     def progress(self, waiting: int = 0) -> Progress:
         """Return where reading stands."""
@@ -346,11 +289,6 @@ class Reader:
     # What decoding asks (decoding.py) -------------------------------------------
 
     @property
-    def graphs(self) -> Static | None:
-        """What is captured for this pot, where anything is."""
-        return self._static
-
-    @property
     def stops(self) -> frozenset[int]:
         """Tokens that end an answer."""
         return self.tokenizer.stop_ids
@@ -371,42 +309,12 @@ class Reader:
         self._talking, self._ends = True, ends
         return hidden[:, -1:], brim
 
-    def full(self, brim: bool) -> bool:
-        """Say whether one more token means distilling after it."""
-        fill = self.pot.fill + self.tail.count
-        return not brim and fill + 1 >= self.config.capacity - len(self.catalyst)
-
-    def fixed(self) -> bool:
-        """Say whether tokens may be written at fixed shapes."""
-        return self._static is not None and not self.needs & {"last", "running"}
-
-    def noting(self, brim: bool) -> bool:
-        """Say whether somebody will ask how novel an answer's tokens were."""
-        return "novelty" in self.needs and not brim
-
     def say(self, token: int) -> None:
         """Remember a token that the user saw and the pot has not."""
         if self._ends is not None:
             self._ends.push([token])
         else:
             self._pending = [token]
-
-    def heard(self, hidden: Tensor | None = None) -> None:
-        """Forget it: it is written, and the pot knows if its hidden state is given."""
-        self.trace.add(self._pending, self.pot)
-        self._pending = []
-        if hidden is not None:
-            self._last = hidden
-
-    def advance(self, token: int, brim: bool) -> Tensor:
-        """Write a token alone, distilling when that fills the pot; return its hidden state [1, 1, H]."""
-        return self._write([token], distil=self.full(brim), recent=RECENT, scored=not brim)
-
-    def end(self) -> None:
-        """Bring what was written at fixed shapes to the pot's knowledge."""
-        hidden = self.tail.settle()
-        if hidden is not None:
-            self._last = hidden.clone()
 
     def _cut(self, prompt: list[int], most: int) -> tuple[Ends, list[int]]:
         """Empty the pot; return all that was said, and both ends of it to be written."""
@@ -429,7 +337,7 @@ class Reader:
                 f"{self.config.capacity}: shorten them or use --capacity {2 * count + most}"
             )
 
-    # One forward ----------------------------------------------------------------
+    # Inside -----------------------------------------------------------------------
 
     def fork(self) -> Reader:
         """Return an independent reader with the same pot."""
@@ -451,88 +359,3 @@ class Reader:
                 "this reader's pot was filled by its answer: use ask(), or fork() before answer()"
             )
         return list(self._pending if self._begun else self.frame.opening)
-
-    def _space(self) -> int:
-        """Tokens that fit beside the catalyst, or may be taken at once where nothing has to fit."""
-        return self.config.capacity - len(self.catalyst) - self.pot.fill if self._drops else BLOCK
-
-    def _settle(self) -> None:
-        """Distil the last, unfinished chunk of a text that did not fit as a whole."""
-        if self._drops and self.config.settle and self._fresh and self.pot.cycles:
-            self._write([], distil=True, recent=RECENT)
-
-    def _make_room(self, count: int, after: int) -> None:
-        """Distil, harder than usual if need be, when `count` tokens and `after` more would not fit."""
-        if count + after <= self.pot.room:
-            return
-        self._require(count, after)
-        self._write([], distil=True, budget=min(self.config.kept, self.config.capacity - count - after))
-
-    def _require(self, count: int, after: int) -> None:
-        """Refuse tokens that would not fit beside even the smallest pot."""
-        if not self.manner.grows and count + after + max(1, self.config.opening) > self.config.capacity:
-            raise InputError(
-                f"a question of {count} tokens is too long for a pot of {self.config.capacity}: "
-                f"shorten it or use --capacity {self.config.kept + count + after}"
-            )
-
-    @torch.no_grad()
-    def _write(
-        self,
-        tokens: Sequence[int],
-        distil: bool = False,
-        recent: int = 0,
-        budget: int | None = None,
-        scored: bool = True,
-    ) -> Tensor:
-        """Run tokens, and the catalyst in the same pass if the pot is to be distilled after them.
-
-        Returns the last token's hidden state [1, 1, H].
-
-        Novelty is not computed for tokens that will never be `scored`: a final answer's.
-        """
-        extra = self.catalyst if distil else []
-        budget = self.config.kept if budget is None else budget
-        recent = min(recent, budget // 4, budget - self.config.opening)
-        ids = self._ids([*tokens, *extra])
-
-        def compute(ids: Tensor, before: Tensor | None = None) -> Tensor:
-            hidden = before if before is not None else torch.empty(0)
-            if ids.shape[1]:
-                with self.pot.writing(len(extra), observing=scored or "last" in self.needs):
-                    hidden = self.model.forward(ids, self.pot)[:, : len(tokens)]
-            if len(tokens) and scored and "novelty" in self.needs:
-                self.pot.note_novelty(self._novelty(hidden, ids[:, : len(tokens)], before))
-            if distil and self.policy is not None:
-                distill(self.pot, self.policy, budget, self.config.opening, recent, self.recording)
-            return hidden[:, -1:]
-
-        if self._static is not None and self.recording is None and (distil or len(tokens) >= LONG):
-            first = self.pot.pot_layers[0]
-            key = (len(tokens), distil, budget, recent, scored, first.fill, first.anchored)
-            inputs = [ids] if self._last is None else [ids, self._last]
-            hidden: Tensor = self._static.run((*key, len(inputs)), inputs, compute)
-        else:
-            hidden = compute(ids, self._last)
-        if len(tokens):
-            self._pending, self._last = [], hidden.clone()
-            self.trace.add(tokens, self.pot)
-        if distil:
-            self._fresh = False
-        return hidden
-
-    def _ids(self, tokens: list[int]) -> Tensor:
-        """Tokens [1, n] on the device, without waiting for it."""
-        ids = torch.tensor([tokens], dtype=torch.long)
-        if self.model.device.type != "cuda":
-            return ids.to(self.model.device)
-        return ids.pin_memory().to(self.model.device, non_blocking=True)
-
-    def _novelty(self, hidden: Tensor, tokens: Tensor, last: Tensor | None) -> Tensor:
-        """Novelty [B, n] of tokens; the very first has no past, so every token was equally likely."""
-        if last is None:
-            first = torch.full_like(tokens[:, :1], self.model.vocabulary, dtype=torch.float32).log()
-            rest = novelty(hidden[:, :-1], tokens[:, 1:], self.model.logits, self.model.vocabulary)
-            return torch.cat((first.to(rest.device), rest), dim=1)
-        before = torch.cat((last, hidden[:, :-1]), dim=1)
-        return novelty(before, tokens, self.model.logits, self.model.vocabulary)

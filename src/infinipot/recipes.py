@@ -10,8 +10,9 @@ from infinipot.config import DEFAULT_CAPACITY, Manner, PotConfig
 from infinipot.errors import ConfigError
 from infinipot.methods import Method, find
 from infinipot.policy import Policy, registry
-from infinipot.reader import Model, Reader
+from infinipot.reader import Reader
 from infinipot.text import Format, Tokenizer
+from infinipot.writing import Model
 
 
 @dataclass(frozen=True)

@@ -13,9 +13,10 @@ from infinipot.bench.steps import Step
 from infinipot.bench.subject import QUESTION, Subject, pieces, text
 from infinipot.decoding import uncaptured
 from infinipot.hf import memory
-from infinipot.reader import BLOCK, Reader
+from infinipot.reader import Reader
 from infinipot.recipes import Recipe
 from infinipot.sampling import Generation
+from infinipot.writing import BLOCK
 
 WARM = 3  # capacities of text that warm up: a first cycle, a steady one, a partial one
 

@@ -18,7 +18,8 @@ from typing import Any
 from infinipot.bench.clock import settle
 from infinipot.bench.steps import Step
 from infinipot.layers import WindowLayer
-from infinipot.reader import BLOCK, Reader
+from infinipot.reader import Reader
+from infinipot.writing import BLOCK
 
 VARIANTS = {
     "complete": {"distil": True, "scored": True},

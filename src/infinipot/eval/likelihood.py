@@ -15,11 +15,12 @@ from torch import Tensor
 from infinipot.config import Manner
 from infinipot.errors import ConfigError
 from infinipot.pot import DEFAULT_MANNER, Pot
-from infinipot.reader import Model, Reader
+from infinipot.reader import Reader
 from infinipot.recipes import Recipe
 from infinipot.rows import Rows
 from infinipot.scores import VOCAB_LOGITS
 from infinipot.text import Tokenizer
+from infinipot.writing import Model
 
 
 class Listener:
