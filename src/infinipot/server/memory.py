@@ -1,0 +1,58 @@
+"""Memory of a server: what it holds, and the bound it prints when it starts and never exceeds."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import psutil
+
+from infinipot.api import Engine
+from infinipot.measure import peak_memory_bytes
+from infinipot.reader import Reader
+from infinipot.sampling import Generation
+from infinipot.trace import LEAST
+
+SHARE = 0.1  # of what was measured, for requests' own text and the allocator's waste
+FLOOR = 200_000_000  # bytes; likewise, where little was measured
+
+
+class Memory:
+    """What was measured while warming up."""
+
+    def __init__(self, engine: Engine) -> None:
+        self._device = engine.model.device
+        self.pots = self.bound = 0
+
+    def warmed(self, readers: Sequence[Reader]) -> None:
+        """Read two full cycles in one pot, so that everything that will ever be allocated has been."""
+        reader = readers[0]
+        vocabulary, capacity = reader.model.vocabulary, reader.config.capacity
+        tokens = [index % vocabulary for index in range(1, 2 * capacity)]
+        try:
+            for _ in reader.reading_tokens([tokens]):
+                pass
+            list(reader.generate(tokens[:8], Generation(4)))
+        finally:
+            reader.clear()
+        self.pots = sum(one.pot.nbytes for one in readers)
+        traces = sum(2 * 16 * max(LEAST, reader.pot.slots) for reader in readers)
+        # A pot on its way to or from the disk is there a second time.
+        self.bound = int(self._peak() * (1 + SHARE)) + FLOOR + traces + reader.pot.nbytes
+
+    def numbers(self) -> dict[str, int]:
+        """Return what is held now, and the bound."""
+        return {
+            "pots_bytes": self.pots,
+            "memory_bytes": self._now(),
+            "memory_bound_bytes": self.bound,
+        }
+
+    def _peak(self) -> int:
+        return max(peak_memory_bytes(str(self._device)), self._now())
+
+    def _now(self) -> int:
+        if self._device.type == "cuda":
+            import torch
+
+            return torch.cuda.memory_allocated(self._device)
+        return int(psutil.Process().memory_info().rss)

@@ -1,0 +1,87 @@
+"""A conversation as tokens: what is read into the pot, and the end of it, which is asked.
+
+The last message is never distilled before it is answered; of one too long for that, its end.
+Knows tokenizers by their protocol, and neither HTTP nor the model.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from infinipot.server.orders import Message
+from infinipot.text import Format, Tokenizer
+
+QUESTION = 400  # characters of a message, from its end, that a catalyst takes for the question
+BLOCK = 4096  # ids handed over at once
+
+
+@dataclass(frozen=True)
+class Prompt:
+    """A request's tokens."""
+
+    head: list[int]  # to be read
+    tail: list[int]  # to be answered
+
+    @property
+    def total(self) -> int:
+        """Tokens in all."""
+        return len(self.head) + len(self.tail)
+
+    def blocks(self) -> Iterator[list[int]]:
+        """The head, part by part."""
+        return (self.head[start : start + BLOCK] for start in range(0, len(self.head), BLOCK))
+
+
+def conversation(
+    messages: Sequence[Message], tokenizer: Tokenizer, format: Format, known: int, after_text: bool, most: int
+) -> Prompt:
+    """Return the tokens of a conversation whose first `known` messages are in the pot already.
+
+    `after_text`: the pot holds a text and the conversation is about it. `most`: longest tail.
+    """
+    around = tokenizer.dialogue([message.role for message in messages], format)
+    if after_text:
+        around[0] = tokenizer.frame(format).ask_before
+    head: list[int] = []
+    for before, message in list(zip(around, messages, strict=False))[known:-1]:
+        head += [*before, *_ids(tokenizer, message.content)]
+    last = [*around[-2], *_ids(tokenizer, messages[-1].content), *around[-1]]
+    return _cut(head, last, most)
+
+
+def continuation(text: str, tokenizer: Tokenizer, format: Format, most: int) -> Prompt:
+    """Return the tokens of a bare text to go on from."""
+    return _cut([], [*tokenizer.frame(format).opening, *_ids(tokenizer, text)], most)
+
+
+def _ids(tokenizer: Tokenizer, text: str) -> list[int]:
+    return [token for part in tokenizer.encode_stream([text]) for token in part]
+
+
+def _cut(head: list[int], last: list[int], most: int) -> Prompt:
+    at = max(0, len(last) - most)
+    return Prompt([*head, *last[:at]], last[at:])
+
+
+def question(text: str) -> str:
+    """Return what a text asks: its last paragraph, or the end of that."""
+    paragraph = text.rstrip().rpartition("\n\n")[2]
+    if len(paragraph) <= QUESTION:
+        return paragraph.strip()
+    return paragraph[-QUESTION:].partition(" ")[2] or paragraph[-QUESTION:]
+
+
+def names(tenant: str, pot: str, messages: Sequence[Message]) -> list[str]:
+    """Return a name for every beginning of a conversation, the empty one first.
+
+    Whoever names a conversation has to know all of it, and to be the same tenant.
+    """
+    digest = hashlib.blake2b(json.dumps([tenant, pot]).encode(), digest_size=16)
+    found = [digest.hexdigest()]
+    for message in messages:
+        digest.update(json.dumps([message.role, message.content.strip()]).encode())
+        found.append(digest.hexdigest())
+    return found

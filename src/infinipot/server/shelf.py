@@ -1,0 +1,60 @@
+"""One tenant's kept pots, as the kitchen uses them: only pots that fit this server's model and recipe."""
+
+from __future__ import annotations
+
+from contextlib import AbstractContextManager
+
+from infinipot.api import Engine
+from infinipot.reader import Reader
+from infinipot.recipes import Recipe
+from infinipot.server.orders import Brew
+from infinipot.state import State
+from infinipot.store import Card, PotStore, match
+from infinipot.trace import Word, words_of
+
+
+class Shelf:
+    """A tenant's pots."""
+
+    def __init__(self, engine: Engine, recipe: Recipe, store: PotStore) -> None:
+        self._engine, self._recipe, self._store = engine, recipe, store
+        self._held: dict[Brew, AbstractContextManager[None]] = {}
+
+    def hold(self, order: Brew) -> None:
+        """Hold a name against other writers until `let_go`; refuse at once what cannot end well."""
+        lock = self._store.lock(order.name, wait_s=0)
+        lock.__enter__()
+        self._held[order] = lock
+        if order.append:
+            self._store.require(order.name)
+        else:
+            self._store.refuse(order.name, order.replace)
+
+    def let_go(self, order: Brew) -> None:
+        """Let others write it again."""
+        if lock := self._held.pop(order, None):
+            lock.__exit__(None, None, None)
+
+    def load(self, name: str) -> tuple[State, Card]:
+        """Return a pot after checking that it was made by this model and recipe."""
+        match.require(self._store.card(name), self._engine, self._recipe, name)
+        return self._store.load(name)
+
+    def words(self, name: str) -> list[Word]:
+        """Return the words a pot holds."""
+        state, _ = self.load(name)
+        tokenizer = self._engine.tokenizer
+        return words_of(state, tokenizer, len(tokenizer.frame(self._recipe.format).opening))
+
+    def version(self, name: str) -> str:
+        """Name a pot's content: another one after every change."""
+        card = self._store.card(name)
+        return f"{name}/{card.updated}/{card.tokens_read}/{card.source_sha256}"
+
+    def save(self, order: Brew, reader: Reader, before: Card | None) -> Card:
+        """Keep what a reader has read; `before` is the card of what it was appended to."""
+        card = match.card_of(
+            self._engine, self._recipe, reader, order.title, order.sha256, order.bytes, before
+        )
+        replace = order.replace or order.append
+        return self._store.save(order.name, reader.state(), card, replace)

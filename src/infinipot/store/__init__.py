@@ -1,0 +1,42 @@
+"""Pots that are kept: one safetensors file each, on a disk or at any fsspec address.
+
+    names.py    which names a pot may have
+    card.py     what is known of a pot without its tensors
+    header.py   the head of its file, read with suspicion
+    file.py     its tensors
+    whole.py    files that are whole or not there
+    base.py     what every store can do     local.py, remote.py   the two kinds of place
+    match.py    whether a pot and a model belong together
+
+Nothing here imports torch before a pot's tensors are wanted.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from platformdirs import user_data_path
+
+from infinipot.errors import StoreError
+from infinipot.store.base import PotStore
+from infinipot.store.card import Card
+from infinipot.store.local import LocalStore
+
+__all__ = ["Card", "LocalStore", "PotStore", "StoreError", "open_store"]
+
+
+def open_store(address: str | None = None) -> PotStore:
+    """Return the store at a path or an fsspec address such as s3://bucket/pots; by default the user's own."""
+    if address is None:
+        home = os.environ.get("INFINIPOT_HOME")
+        return LocalStore((Path(home).expanduser() if home else user_data_path("infinipot")) / "pots")
+    if not address.strip():
+        raise StoreError(
+            "the store's address is empty: give a folder, or an address such as s3://bucket/pots"
+        )
+    if "://" not in address and "::" not in address:
+        return LocalStore(Path(address).expanduser())
+    from infinipot.store.remote import open_remote
+
+    return open_remote(address)

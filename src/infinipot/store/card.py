@@ -1,0 +1,110 @@
+"""What is known of a pot without its tensors: a card, plain data that JSON can hold.
+
+A card read from a file is a stranger's: every field must be there, of its type and in its bounds,
+and nothing else. Knows no tensors; whether a card fits a model is for `match` to say.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, fields
+from datetime import UTC, datetime
+from typing import Any, Literal
+
+from infinipot.errors import StoreError
+
+FORMAT = 1
+Encoding = Literal["exact", "int8"]
+_SHA256 = re.compile(r"[0-9a-f]{64}")
+_TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ")
+_LONGEST = 256  # characters of a text in a card
+
+
+@dataclass(frozen=True)
+class Card:
+    """A pot's card.
+
+    model          its name without a folder: what it is known by is `weights`.
+    dtype          of the keys and values.
+    recipe         as `Recipe.describe` gives it.
+    source_sha256  of the text as UTF-8; of a pot that was appended to, of both digests one after the other.
+    bytes          of all tensors as they are stored.
+    """
+
+    model: str
+    weights: str
+    tokenizer: str
+    rope: str
+    dtype: str
+    recipe: Mapping[str, Any]
+    tokens_read: int
+    cycles: int
+    fill: int
+    capacity: int
+    title: str
+    source_sha256: str
+    source_bytes: int
+    created: str
+    updated: str
+    infinipot: str
+    encoding: Encoding = "exact"
+    bytes: int = 0
+    format: int = FORMAT
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the card as JSON-ready data."""
+        return asdict(self)
+
+    @classmethod
+    def from_json(cls, data: object, what: str = "the pot") -> Card:
+        """Return the card of checked data; `what` names the pot in an error."""
+        if not isinstance(data, dict) or type(data.get("format")) is not int:
+            raise StoreError(f"{what} has no card: make it again, or import a copy")
+        if data["format"] > FORMAT:
+            raise StoreError(f"{what} has format {data['format']}, newer than {FORMAT}: upgrade infinipot")
+        if data["format"] < 1 or {field.name for field in fields(cls)} != set(data):
+            raise StoreError(f"{what} has a card of unknown make: make it again, or import a copy")
+        for name, value in data.items():
+            if not _sound(name, value):
+                raise StoreError(f"{what} has a card with a wrong '{name}': make it again, or import a copy")
+        return cls(**data)
+
+
+_DIGESTS = ("weights", "tokenizer", "rope", "source_sha256")
+_TIMES = ("created", "updated")
+_COUNTS = ("tokens_read", "cycles", "fill", "capacity", "source_bytes", "bytes", "format")
+
+
+def _sound(name: str, value: object) -> bool:
+    """Say whether a field's value is one it can have."""
+    if name in _COUNTS:
+        return type(value) is int and 0 <= value < 2**62
+    if name == "recipe":
+        return isinstance(value, dict) and len(value) <= 64 and isinstance(value.get("name"), str)
+    if not isinstance(value, str):
+        return False
+    if name in _DIGESTS:
+        return bool(_SHA256.fullmatch(value))
+    if name in _TIMES:
+        return bool(_TIME.fullmatch(value))
+    if name == "encoding":
+        return value in ("exact", "int8")
+    return len(value) <= _LONGEST and value.isprintable()  # it will be shown on a terminal
+
+
+def now() -> str:
+    """The time, as cards write it."""
+    return datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def plain(text: str) -> str:
+    """Return a text as a card can hold it: one line that a terminal prints as it is."""
+    shown = "".join(letter if letter.isprintable() else " " for letter in text)
+    return " ".join(shown.split())[:_LONGEST]
+
+
+def joined(first: str, second: str) -> str:
+    """Return the digest of a text that was appended to, of the digests of both parts."""
+    return hashlib.sha256(f"{first}{second}".encode()).hexdigest()

@@ -1,0 +1,121 @@
+"""Pots in a folder, one file each.
+
+    NAME.pot                 a whole pot
+    .NAME.pot.RANDOM.tmp     being written, or left by a killed process: swept by the next save of NAME
+    .locks/NAME.lock         held by whoever writes NAME
+    tenants/ID/              the same again for a tenant
+
+The folder itself may be a link; nothing in it may be.
+"""
+
+from __future__ import annotations
+
+import stat
+from collections.abc import Iterable, Iterator
+from contextlib import AbstractContextManager, contextmanager
+from pathlib import Path
+from typing import BinaryIO
+
+from filelock import FileLock, Timeout
+
+from infinipot.errors import StoreError
+from infinipot.store import whole
+from infinipot.store.base import SUFFIX, WAIT_S, PotStore
+from infinipot.store.names import check
+
+_LOCKS, _TENANTS = ".locks", "tenants"
+
+
+class LocalStore(PotStore):
+    """Pots in a folder, which is made when the first one is kept."""
+
+    def __init__(self, folder: Path, tenant: str = "") -> None:
+        self._top, self._tenant = folder, tenant
+        self.folder = folder / _TENANTS / tenant if tenant else folder
+        self.where = str(self.folder)
+
+    def space(self, tenant: str) -> LocalStore:
+        """Return the store of one tenant, which sees no other's pots."""
+        return LocalStore(self._top, check(tenant))
+
+    @contextmanager
+    def lock(self, name: str, wait_s: float = WAIT_S) -> Iterator[None]:
+        """Hold a pot's name against other writers; a thread may hold it more than once."""
+        file = self._made() / _LOCKS / f"{check(name)}.lock"
+        self._refuse_links(file)
+        lock = FileLock(file, is_singleton=True, mode=0o600)  # one a path: so it can be held twice
+        try:
+            lock.acquire(timeout=wait_s)
+        except Timeout:
+            raise StoreError(
+                f"pot '{name}' is being written by someone else: try again when that is done"
+            ) from None
+        except OSError as error:
+            raise StoreError(f"cannot lock pot '{name}': {whole.reason(error)} ({file})") from error
+        try:
+            yield
+        finally:
+            lock.release()
+
+    def _found(self) -> Iterable[str]:
+        self._refuse_links()
+        try:
+            return [path.name for path in self.folder.iterdir()]
+        except FileNotFoundError:
+            return []
+        except OSError as error:
+            raise StoreError(f"cannot list {self.where}: {whole.reason(error)}") from error
+
+    def _reading(self, name: str) -> AbstractContextManager[tuple[BinaryIO, int]]:
+        self.require(name)
+        return whole.reading(self._path(name), f"pot '{name}'")
+
+    @contextmanager
+    def _writing(self, name: str) -> Iterator[BinaryIO]:
+        path = self._path(name)
+        self._refuse_links(path)
+        whole.sweep(path)
+        with whole.writing(path) as stream:
+            yield stream
+
+    def _remove(self, name: str) -> None:
+        path = self._path(name)
+        self._refuse_links(path)
+        whole.sweep(path)
+        try:
+            path.unlink()
+            whole.sync_folder(self.folder)
+        except OSError as error:
+            raise StoreError(f"cannot remove pot '{name}': {whole.reason(error)}") from error
+
+    def _path(self, name: str) -> Path:
+        return self.folder / f"{check(name)}{SUFFIX}"
+
+    def _made(self) -> Path:
+        """Make the folders, for their owner alone."""
+        self._refuse_links(self.folder / _LOCKS)
+        try:
+            self._top.mkdir(mode=0o700, parents=True, exist_ok=True)
+            for folder in (self.folder.parent, self.folder, self.folder / _LOCKS):
+                if folder != self._top.parent:
+                    folder.mkdir(mode=0o700, exist_ok=True)
+        except OSError as error:
+            raise StoreError(
+                f"cannot keep pots in {self.where}: {whole.reason(error)}; choose another folder with "
+                "--store, or set INFINIPOT_HOME"
+            ) from error
+        return self.folder
+
+    def _refuse_links(self, path: Path | None = None) -> None:
+        """Refuse a link, or a folder in a pot's place, on the way to a path in this store."""
+        path = path or self.folder
+        inside = [path, *path.parents]
+        for part in inside[: inside.index(self._top)]:
+            try:
+                mode = part.lstat().st_mode
+            except FileNotFoundError:
+                continue
+            except OSError as error:
+                raise StoreError(f"cannot look into {self.where}: {whole.reason(error)}") from error
+            if stat.S_ISLNK(mode) or (part.suffix == SUFFIX and stat.S_ISDIR(mode)):
+                raise StoreError(f"{part} is a link or a folder, which a store does not touch: remove it")

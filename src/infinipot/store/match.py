@@ -1,0 +1,142 @@
+"""Whether a pot and a model belong together: cards made from readers, and compared with engines.
+
+A pot's keys mean something only to the weights, tokenizer, RoPE and recipe that wrote them. The
+catalyst may differ: it chooses what is kept from now on, and nothing kept depends on it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from infinipot import __version__
+from infinipot.config import PotConfig
+from infinipot.errors import ConfigError, StoreError
+from infinipot.files import title
+from infinipot.hf import fingerprint
+from infinipot.methods import find
+from infinipot.recipes import Recipe
+from infinipot.store.card import FORMAT, Card, Encoding, joined, now, plain
+
+if TYPE_CHECKING:
+    from infinipot.api import Engine
+    from infinipot.reader import Reader
+
+_ASIDE = ("catalyst", "bounds", "note", "settle", "step")  # not compared: free to change, or said elsewhere
+
+
+def card_of(
+    engine: Engine,
+    recipe: Recipe,
+    reader: Reader,
+    name: str,
+    sha256: str,
+    size: int,
+    before: Card | None = None,
+    encoding: Encoding = "exact",
+) -> Card:
+    """Return the card of what a reader has read: a text of that title, digest and number of bytes.
+
+    `before` is the card of the pot that was read on, where one was; without a name it keeps its title.
+    """
+    step = reader.progress()
+    made = Card(
+        model=plain(title(engine.name)),
+        weights=fingerprint.weights(engine.model, engine.sample),
+        tokenizer=fingerprint.tokenizer(engine.tokenizer),
+        rope=fingerprint.rope(reader.pot, engine.model),
+        dtype=fingerprint.dtype(engine.model),
+        recipe=recipe.describe(),
+        tokens_read=step.tokens_read,
+        cycles=step.cycles,
+        fill=step.fill,
+        capacity=recipe.config.capacity,
+        title=plain(name),
+        source_sha256=sha256,
+        source_bytes=size,
+        created=now(),
+        updated=now(),
+        infinipot=__version__,
+        encoding=encoding,
+    )
+    if before is None:
+        return made
+    return replace(
+        made,
+        title=made.title or before.title,
+        source_sha256=joined(before.source_sha256, sha256),
+        source_bytes=before.source_bytes + size,
+        created=before.created,
+    )
+
+
+def recipe_of(card: Card) -> Recipe:
+    """Return the recipe a pot was read with."""
+    told = card.recipe
+    try:
+        method = find(told["name"])
+        config = PotConfig(told["capacity"], told["keep"], told["opening"], told["settle"])
+        knobs = {knob: told[knob] for knob in method.knobs}
+        return Recipe(method, config, knobs, told["catalyst"] or "general", _format(told["format"]))
+    except ConfigError as error:
+        raise StoreError(f"this pot's recipe cannot be used here: {error}") from error
+    except (KeyError, TypeError, AttributeError) as error:  # a card may hold anything
+        raise StoreError("this pot's recipe is not one of this version: make the pot again") from error
+
+
+def _format(name: Any) -> Any:
+    if name not in ("chat", "plain"):
+        raise TypeError(name)
+    return name
+
+
+def mismatch(card: Card, engine: Engine, recipe: Recipe) -> str:
+    """Return in one line why a pot cannot be used with an engine and a recipe; empty where it can."""
+    if card.format > FORMAT:
+        return f"the pot has format {card.format}, newer than {FORMAT}: upgrade infinipot"
+    model = plain(title(engine.name))
+    if card.weights != fingerprint.weights(engine.model, engine.sample):
+        return f"the pot was read by another model ({card.model}, not {model}): load that one"
+    if card.tokenizer != fingerprint.tokenizer(engine.tokenizer):
+        return (
+            f"the pot was read with another tokenizer or chat template than {model} has: load the model's own"
+        )
+    if card.dtype != fingerprint.dtype(engine.model):
+        return (
+            f"the pot holds {card.dtype} and the model works in {fingerprint.dtype(engine.model)}: "
+            f"keys of two kinds do not mix, use --dtype {card.dtype}"
+        )
+    if reason := _other_recipe(card.recipe, recipe.describe()):
+        return reason
+    pot = engine.model.new_pot(recipe.config.capacity, recipe.config.kept, recipe.manner())
+    if card.rope != fingerprint.rope(pot, engine.model):
+        return (
+            f"the pot was read with other RoPE positions than {model} has: load the model's own configuration"
+        )
+    return ""
+
+
+def _other_recipe(theirs: Mapping[str, Any], ours: Mapping[str, Any]) -> str:
+    theirs, ours = _sized(theirs), _sized(ours)
+    for name in sorted({*theirs, *ours} - {*_ASIDE}, key=lambda name: (name != "name", name)):
+        if theirs.get(name) != ours.get(name):
+            what = "recipe" if name == "name" else name
+            return (
+                f"the pot was read with {what} {theirs.get(name)}, not {ours.get(name)}: "
+                "use the pot's own, or read the text again"
+            )
+    return ""
+
+
+def _sized(told: Mapping[str, Any]) -> dict[str, Any]:
+    """A recipe with `keep` said out loud."""
+    capacity = told.get("capacity")
+    half = capacity // 2 if isinstance(capacity, int) else None
+    return {**told, "keep": half if told.get("keep") is None else told["keep"]}
+
+
+def require(card: Card, engine: Engine, recipe: Recipe, name: str) -> None:
+    """Refuse a pot that cannot be used with an engine and a recipe."""
+    if reason := mismatch(card, engine, recipe):
+        raise StoreError(f"cannot use pot '{name}': {reason}")

@@ -1,0 +1,121 @@
+"""Pots at any fsspec address: s3://, gs://, az://, sftp://, memory://.
+
+A pot is written under a temporary key and then moved to its name, so a half-written one never has it.
+There are no locks at such places: two writers of one name do not see each other, and the last one wins.
+What a killed process left is removed by the next save of the same name, an hour later or more.
+"""
+
+from __future__ import annotations
+
+import secrets
+import time
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any, BinaryIO
+
+import fsspec  # type: ignore[import-untyped]
+
+from infinipot.errors import InfiniPotError, StoreError
+from infinipot.store.base import SUFFIX, WAIT_S, PotStore
+from infinipot.store.local import LocalStore
+from infinipot.store.names import check
+from infinipot.store.whole import ASIDE
+
+_BLOCK = 16 * 2**20  # bytes of one request
+_STALE_S = 3600
+
+
+def open_remote(address: str) -> PotStore:
+    """Return the store at an fsspec address."""
+    try:
+        system, path = fsspec.core.url_to_fs(address)
+    except ImportError as error:  # its message names the package
+        raise StoreError(f"{address} needs a driver that is not installed: {_line(error)}") from error
+    except Exception as error:  # a driver may trip over anything in an address
+        raise StoreError(f"{address} is no address of a store: {_line(error)}") from error
+    if isinstance(system, fsspec.get_filesystem_class("file")):
+        return LocalStore(Path(path))
+    return RemoteStore(system, path.rstrip("/"), address)
+
+
+class RemoteStore(PotStore):
+    """Pots below one path of an fsspec file system."""
+
+    def __init__(self, system: Any, path: str, where: str = "", tenant: str = "") -> None:
+        self._system, self._top, self._tenant = system, path, tenant
+        self._at = f"{path}/tenants/{tenant}" if tenant else path
+        self.where = where or path
+
+    def space(self, tenant: str) -> RemoteStore:
+        """Return the store of one tenant, which sees no other's pots."""
+        return RemoteStore(self._system, self._top, self.where, check(tenant))
+
+    @contextmanager
+    def lock(self, name: str, wait_s: float = WAIT_S) -> Iterator[None]:  # noqa: ARG002  nothing to wait for
+        """Check the name; there is nothing to hold at such a place."""
+        check(name)
+        yield
+
+    def _found(self) -> Iterable[str]:
+        with self._one_line("list"):
+            try:
+                self._system.invalidate_cache(self._at)
+                return [str(entry).rpartition("/")[2] for entry in self._system.ls(self._at, detail=False)]
+            except FileNotFoundError:
+                return []
+
+    @contextmanager
+    def _reading(self, name: str) -> Iterator[tuple[BinaryIO, int]]:
+        self.require(name)
+        with self._one_line("read"):
+            info = self._system.info(self._key(name))
+            if info["type"] != "file":
+                raise StoreError(f"{self._key(name)} is a folder, not a pot: remove it")
+            with self._system.open(self._key(name), "rb", block_size=_BLOCK) as stream:
+                yield stream, info["size"]
+
+    @contextmanager
+    def _writing(self, name: str) -> Iterator[BinaryIO]:
+        aside = f"{self._at}/.{name}{SUFFIX}.{secrets.token_hex(8)}{ASIDE}"
+        with self._one_line("write"):
+            self._sweep(name)
+            self._system.makedirs(self._at, exist_ok=True)
+            try:
+                with self._system.open(aside, "wb", block_size=_BLOCK) as stream:
+                    yield stream
+                self._system.mv(aside, self._key(name))
+            except BaseException:
+                with suppress(Exception):
+                    self._system.rm_file(aside)
+                raise
+
+    def _remove(self, name: str) -> None:
+        with self._one_line("write"):
+            self._sweep(name)
+            self._system.rm_file(self._key(name))
+
+    def _sweep(self, name: str) -> None:
+        """Remove what was left long ago; without locks, something younger may be at work."""
+        for file in self._found():
+            if file.startswith(f".{name}{SUFFIX}.") and file.endswith(ASIDE):
+                with suppress(Exception):
+                    if time.time() - self._system.modified(f"{self._at}/{file}").timestamp() > _STALE_S:
+                        self._system.rm_file(f"{self._at}/{file}")
+
+    def _key(self, name: str) -> str:
+        return f"{self._at}/{check(name)}{SUFFIX}"
+
+    @contextmanager
+    def _one_line(self, verb: str) -> Iterator[None]:
+        """Turn whatever a driver raises into one line."""
+        try:
+            yield
+        except InfiniPotError:
+            raise
+        except Exception as error:  # drivers have errors of their own
+            raise StoreError(f"cannot {verb} {self.where}: {_line(error)}") from error
+
+
+def _line(error: Exception) -> str:
+    return " ".join(str(error).split())[:200] or type(error).__name__

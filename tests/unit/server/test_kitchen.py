@@ -1,0 +1,371 @@
+"""The kitchen: orders served together say what they would say alone, and leave nothing behind."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from dataclasses import replace
+from hashlib import sha256
+from pathlib import Path
+
+import pytest
+
+from infinipot.api import Engine
+from infinipot.errors import ConfigError, InfiniPotError, StoreError
+from infinipot.recipes import Recipe
+from infinipot.sampling import Generation
+from infinipot.server import kitchen as kitchens
+from infinipot.server.kitchen import Kitchen
+from infinipot.server.orders import (
+    Answered,
+    Brew,
+    BusyError,
+    Continue,
+    FaultError,
+    Kept,
+    Manner,
+    Message,
+    Order,
+    Piece,
+    Reading,
+    Talk,
+)
+from infinipot.store import open_store
+from infinipot.testing import ByteTokenizer
+from infinipot.toy import ToyModel
+
+CAPACITY = 256
+MANNER = Manner(Generation(12), catalyst="general short")
+LONG = "The quick brown fox jumps over the lazy dog. " * 20
+
+
+class Endless(ByteTokenizer):
+    """Never stops, and spells every id as one character: what was said can be read again exactly."""
+
+    stop_ids = frozenset()
+
+    def encode(self, text: str) -> list[int]:
+        return [ord(letter) for letter in text]
+
+    def decode(self, ids) -> str:
+        return "".join(map(chr, ids))
+
+
+class Slow(ToyModel):
+    """Waits before every forward until it may go on."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.may = threading.Event()
+        self.may.set()
+        self.forwards = 0
+        self.fails: Callable[[int], BaseException | None] = lambda tokens: None
+
+    def forward(self, tokens, pot):
+        self.may.wait(20)
+        self.forwards += 1
+        if error := self.fails(tokens.shape[1]):
+            raise error
+        return super().forward(tokens, pot)
+
+
+@asynccontextmanager
+async def serving(tmp_path: Path, **sizes: int) -> AsyncIterator[tuple[Kitchen, Slow]]:
+    model = Slow()
+    engine = Engine("toy", "chat", model, Endless(), "float32", "0" * 64)  # type: ignore[arg-type]
+    recipe = Recipe.named(capacity=CAPACITY, format="chat", catalyst="general short")
+    kitchen = Kitchen(engine, recipe, open_store(str(tmp_path / "pots")), **sizes)
+    kitchen.start()
+    try:
+        yield kitchen, model
+    finally:
+        model.may.set()
+        await asyncio.to_thread(kitchen.stop, 5)
+
+
+async def served(kitchen: Kitchen, order: Order) -> tuple[str, list]:
+    events = [event async for event in kitchen.submit(order)]
+    return "".join(event.text for event in events if isinstance(event, Piece)), events
+
+
+def talk(*contents: str, tenant: str = "t", **more) -> Talk:
+    roles = ("user", "assistant")
+    return Talk(tenant, [Message(roles[n % 2], text) for n, text in enumerate(contents)], MANNER, **more)
+
+
+def brew(path: Path, text: str, name: str = "book", **more) -> Brew:
+    path.write_text(text)
+    return Brew("t", name, path, "A book", sha256(text.encode()).hexdigest(), len(text.encode()), **more)
+
+
+def go(work: Callable[[], Awaitable[None]]) -> None:
+    asyncio.run(asyncio.wait_for(work(), 120))  # type: ignore[arg-type]
+
+
+def test_together_as_alone(tmp_path: Path) -> None:
+    orders: list[Order] = [talk(LONG + f"number {n}?", keep=False) for n in range(3)]
+    orders += [Continue("t", "once upon a time", MANNER), talk("short", keep=False)]
+
+    async def work() -> None:
+        async with serving(tmp_path, slots=1, conversations=0) as (kitchen, _):
+            alone = [await served(kitchen, order) for order in orders]
+        async with serving(tmp_path, slots=3, conversations=0, queue=8) as (kitchen, _):
+            joint = await asyncio.gather(*(served(kitchen, order) for order in orders))
+            assert kitchen.berths.busy == 0
+        for (text, events), (same, others) in zip(alone, joint, strict=True):
+            assert text == same
+            assert events[-1] == others[-1]
+            assert isinstance(events[-1], Answered)
+        first = alone[0][1]
+        told = [event for event in first if isinstance(event, Reading)]
+        assert [event.processed for event in told] == sorted(event.processed for event in told)
+        assert told[-1].processed == told[-1].total == first[-1].usage.prompt
+        assert len(told) > 5
+
+    go(work)
+
+
+def test_the_next_turn_reads_only_what_is_new(tmp_path: Path) -> None:
+    async def work() -> None:
+        async with serving(tmp_path, slots=1, conversations=1) as (kitchen, model):
+            said, events = await served(kitchen, talk(LONG))
+            read = events[-1].usage.prompt
+            before = model.forwards
+            _, events = await served(kitchen, talk(LONG, said, "and?"))
+            assert events[-1].usage.cached == read + 12
+            assert model.forwards - before < 20  # the new turn and its answer, not the long text
+            assert kitchen.berths.conversations == 1
+            # Another tenant, and another history, know nothing of it.
+            _, events = await served(kitchen, talk(LONG, said, "and?", tenant="u"))
+            assert events[-1].usage.cached == 0
+            _, events = await served(kitchen, talk(LONG, said + "!", "and?"))
+            assert events[-1].usage.cached == 0
+
+    go(work)
+
+
+def test_a_turn_in_a_kept_pot_says_what_reading_all_again_would(tmp_path: Path) -> None:
+    async def work() -> None:
+        async with serving(tmp_path, slots=1, conversations=1) as (kitchen, _):
+            said, _ = await served(kitchen, talk("hello"))
+            going_on, events = await served(kitchen, talk("hello", said, "more"))
+            assert events[-1].usage.cached > 0
+        async with serving(tmp_path, slots=1, conversations=1) as (kitchen, _):
+            at_once, others = await served(kitchen, talk("hello", said, "more"))
+            assert others[-1].usage.cached == 0
+        assert going_on == at_once
+        assert events[-1].usage.prompt == others[-1].usage.prompt
+
+    go(work)
+
+
+def test_pots_are_made_kept_asked_and_appended_to(tmp_path: Path) -> None:
+    async def work() -> None:
+        async with serving(tmp_path, slots=2, conversations=1) as (kitchen, model):
+            _, events = await served(kitchen, brew(tmp_path / "a", LONG))
+            kept = events[-1]
+            assert isinstance(kept, Kept)
+            assert kept.card.tokens_read == len(LONG)
+            assert any(isinstance(event, Reading) and event.bytes == len(LONG) for event in events)
+            before = model.forwards
+            answer, events = await served(kitchen, talk("what?", pot="book", keep=False))
+            assert events[-1].usage.prompt < 20
+            assert model.forwards - before < 20  # nothing was read again
+            again, _ = await served(kitchen, talk("what?", pot="book", keep=False))
+            assert again == answer
+            _, events = await served(kitchen, brew(tmp_path / "b", " More.", append=True))
+            assert events[-1].card.tokens_read == len(LONG) + 8
+            words = kitchen.words("t", "book")
+            assert words
+            assert all(0 < word.share <= 1 for word in words)
+            with pytest.raises(StoreError, match="already"):
+                await served(kitchen, brew(tmp_path / "c", "x"))
+            await served(kitchen, brew(tmp_path / "c", "x", replace=True))
+            with pytest.raises(StoreError, match="no pot"):
+                await served(kitchen, talk("what?", pot="book", tenant="u"))
+            with pytest.raises(StoreError, match="no pot"):
+                await served(kitchen, brew(tmp_path / "d", "x", name="other", append=True))
+            assert kitchen.berths.busy == 0
+
+    go(work)
+
+
+def test_a_conversation_about_a_pot_goes_on_until_the_pot_changes(tmp_path: Path) -> None:
+    async def work() -> None:
+        async with serving(tmp_path, slots=1, conversations=1) as (kitchen, _):
+            await served(kitchen, brew(tmp_path / "a", LONG))
+            said, _ = await served(kitchen, talk("what?", pot="book"))
+            _, events = await served(kitchen, talk("what?", said, "why?", pot="book"))
+            assert events[-1].usage.cached > 0
+            await served(kitchen, brew(tmp_path / "b", "Other.", append=True))
+            _, events = await served(kitchen, talk("what?", said, "why?", pot="book"))
+            assert events[-1].usage.cached == 0
+
+    go(work)
+
+
+def test_who_leaves_frees_the_slot_within_a_chunk(tmp_path: Path) -> None:
+    async def work() -> None:
+        async with serving(tmp_path, slots=1, conversations=0) as (kitchen, model):
+            ticket = kitchen.submit(talk(LONG * 50))
+            async for event in ticket:
+                if isinstance(event, Reading) and event.processed:
+                    break
+            ticket.cancel()
+            before = model.forwards
+            await served(kitchen, talk("next"))
+            assert model.forwards - before < 20
+            waiting = kitchen.submit(brew(tmp_path / "a", LONG * 50))
+            waiting.cancel()
+            await served(kitchen, talk("next"))
+            assert kitchen.berths.busy == 0
+            await served(kitchen, brew(tmp_path / "a", LONG))  # its name is free again
+
+    go(work)
+
+
+def test_a_full_queue_says_when_to_come_back(tmp_path: Path) -> None:
+    async def work() -> None:
+        async with serving(tmp_path, slots=1, conversations=0, queue=1) as (kitchen, model):
+            model.may.clear()
+            accepted = [asyncio.create_task(served(kitchen, talk("x"))) for _ in range(2)]
+            await asyncio.sleep(0.2)
+            with pytest.raises(BusyError, match=r"try again in \d+ s") as refused:
+                kitchen.submit(talk("y"))
+            assert refused.value.retry_after >= 1
+            model.may.set()
+            await asyncio.gather(*accepted)
+
+    go(work)
+
+
+@pytest.mark.parametrize(
+    ("error", "told"),
+    [
+        (MemoryError(), "out of memory"),
+        (RuntimeError("DefaultCPUAllocator: can't allocate memory: you tried to allocate"), "out of memory"),
+        (ValueError("some secret"), "error of the server's own"),
+    ],
+)
+@pytest.mark.parametrize("at", ["reading", "speaking"])
+def test_one_request_s_failure_leaves_the_server_up(
+    tmp_path: Path, error: Exception, told: str, at: str
+) -> None:
+    async def work() -> None:
+        async with serving(tmp_path, slots=2, conversations=0) as (kitchen, model):
+            model.fails = lambda tokens: error if (tokens > 1) == (at == "reading") else None
+            with pytest.raises(FaultError, match=told):
+                await served(kitchen, talk(LONG))
+            model.fails = lambda tokens: None
+            assert (await served(kitchen, talk(LONG)))[0]
+            assert kitchen.alive
+            assert kitchen.berths.busy == 0
+
+    go(work)
+
+
+def test_a_dead_kitchen_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def work() -> None:
+        async with serving(tmp_path) as (kitchen, _):
+
+            def broken() -> None:
+                raise SystemError("the bottom fell out")
+
+            monkeypatch.setattr(kitchen, "_speak", broken)
+            with pytest.raises(FaultError, match="bottom fell out"):
+                await served(kitchen, talk("x"))
+            assert not kitchen.alive
+            with pytest.raises(FaultError, match="bottom fell out"):
+                kitchen.submit(talk("x"))
+
+    go(work)
+
+
+def test_closing_finishes_what_was_accepted(tmp_path: Path) -> None:
+    async def work() -> None:
+        async with serving(tmp_path, slots=1) as (kitchen, model):
+            accepted = [asyncio.create_task(served(kitchen, talk(f"x{n}"))) for n in range(3)]
+            await asyncio.sleep(0)
+            await asyncio.to_thread(kitchen.stop, 20)
+            assert all(isinstance(events[-1], Answered) for _, events in await asyncio.gather(*accepted))
+            with pytest.raises(BusyError) as refused:
+                kitchen.submit(talk("late"))
+            assert refused.value.closing
+        async with serving(tmp_path, slots=1) as (kitchen, model):
+            model.may.clear()
+            late = asyncio.create_task(served(kitchen, talk("x")))
+            await asyncio.sleep(0.1)
+            closing = asyncio.create_task(asyncio.to_thread(kitchen.stop, 0.1))
+            with pytest.raises(BusyError, match="closing"):
+                await late
+            model.may.set()
+            await closing
+
+    go(work)
+
+
+def test_memory_is_known_and_what_cannot_be_bounded_refused(tmp_path: Path) -> None:
+    async def work() -> None:
+        async with serving(tmp_path, slots=2, conversations=3) as (kitchen, _):
+            state = kitchen.state()
+            pot = kitchen.berths.every[0].reader.pot
+            assert state["pots_bytes"] == 5 * pot.nbytes > 0
+            assert state["memory_bytes"] < state["memory_bound_bytes"]
+            assert [slot["busy"] for slot in state["slots"]] == [False, False]
+
+    go(work)
+    engine = Engine("toy", "chat", ToyModel(), ByteTokenizer())  # type: ignore[arg-type]
+    with pytest.raises(ConfigError, match="does not bound memory"):
+        Kitchen(engine, Recipe.named("full"), open_store(str(tmp_path)))
+
+
+def test_wrong_orders_are_the_caller_s(tmp_path: Path) -> None:
+    async def work() -> None:
+        async with serving(tmp_path) as (kitchen, _):
+            with pytest.raises(ConfigError, match="unknown catalyst"):
+                kitchen.submit(replace(talk("x"), manner=replace(MANNER, catalyst="genral")))
+            with pytest.raises(InfiniPotError, match="no text"):
+                await served(kitchen, brew(tmp_path / "a", " "))
+            stopped = replace(MANNER, stops=("\x00never",))
+            text, events = await served(kitchen, replace(talk("x"), manner=stopped))
+            assert text
+            assert events[-1].finish == "length"
+
+    go(work)
+
+
+def test_stop_strings_end_an_answer_and_are_not_shown(tmp_path: Path) -> None:
+    async def work() -> None:
+        async with serving(tmp_path) as (kitchen, _):
+            text, _ = await served(kitchen, talk("x", keep=False))
+            stop = text[4:6]
+            cut = replace(MANNER, stops=(stop,))
+            found, events = await served(kitchen, replace(talk("x"), manner=cut))
+            assert found == text[: text.index(stop)]
+            assert events[-1].finish == "stop"
+            assert kitchen.berths.conversations == 0  # its pot holds more than the caller saw
+
+    go(work)
+
+
+def test_somebody_speaking_is_not_kept_waiting_by_a_long_chunk(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(kitchens, "SMALL", 16)
+    seen: list[int] = []
+
+    async def work() -> None:
+        async with serving(tmp_path, slots=2) as (kitchen, model):
+            model.fails = lambda tokens: seen.append(tokens)  # type: ignore[func-returns-value]
+            speaking = kitchen.submit(replace(talk("x"), manner=replace(MANNER, generation=Generation(200))))
+            async for event in speaking:
+                if isinstance(event, Piece):
+                    break
+            seen.clear()
+            await served(kitchen, brew(tmp_path / "a", LONG, catalyst="general short"))
+            speaking.cancel()
+
+    go(work)
+    assert max(tokens for tokens in seen[:40]) <= 16 + len("general short") + 8
