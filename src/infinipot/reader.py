@@ -64,9 +64,7 @@ class Reader(Writer):
         self.tokenizer = tokenizer
         self.frame = self._layout = tokenizer.frame(format)
         self._catalyst = catalyst
-        self.aim(question)
-        if bare:  # text and question are a complete prompt as they are
-            self.frame = replace(self.frame, ask_before=())
+        self.aim(question, bare=bare)
         self.block = BLOCK  # most tokens read at once
         self.tokens_read = 0
         self.seconds = 0.0
@@ -74,16 +72,21 @@ class Reader(Writer):
         self._talking = False  # a reply was given, so the next message is a further turn
         self._ours = 0  # next tokens to be read that are the prompt's, not the text's
 
-    def aim(self, question: str | None = None, catalyst: str = "", framed: bool = True) -> None:
-        """Before anything is read: take the catalyst for this question, and the format's frame or none.
+    def aim(
+        self, question: str | None = None, catalyst: str = "", framed: bool = True, bare: bool = False
+    ) -> None:
+        """Before anything is read: take the catalyst for this question, and the format's frame.
 
-        Without a frame the caller brings everything that goes around texts and questions.
+        With `bare`, text and question are a complete prompt as they are. Without a frame the
+        caller brings everything that goes around texts and questions, be they many.
         """
         self.frame = self._layout
         self._catalyst = catalyst or self._catalyst
         wanted = "catalyst" in self.needs
         self.catalyst = self._closing(catalyst_text(self._catalyst, question)) if wanted else []
         self.config.chunk(len(self.catalyst))
+        if bare:
+            self.frame = replace(self.frame, ask_before=())
         if not framed:
             self.frame = Frame(stop_strings=self._layout.stop_strings)
 

@@ -9,6 +9,7 @@ it cannot, it says why and the plain path runs. Knows nothing of transformers.
 from __future__ import annotations
 
 import warnings
+from collections import Counter
 from collections.abc import Callable, Hashable
 from typing import Any
 
@@ -24,12 +25,12 @@ Numbers = list[tuple[int, int, int]]
 
 
 class Static:
-    """Graphs of one pot, or of none. A key names a computation, captured when it comes a second time."""
+    """Graphs of one pot, or of none. A key names a computation, captured when it comes again and again."""
 
     def __init__(self, pot: Pot | None = None, capture: bool = True) -> None:
         self.pot, self.capture = pot, capture
         self.reason = ""  # why nothing is captured any more
-        self._seen: set[Hashable] = set()
+        self._seen: Counter[Hashable] = Counter()
         self._graphs: dict[Hashable, tuple[torch.cuda.CUDAGraph, list[Tensor], Any, Any]] = {}
         self._pool: Any = None
 
@@ -48,8 +49,9 @@ class Static:
             return "the recipe's shapes change from cycle to cycle"
         return ""
 
-    def run(self, key: Hashable, inputs: list[Tensor], compute: Callable[..., Any]) -> Any:
-        """Return compute(*inputs), replayed from its third time on: then always the same tensors.
+    def run(self, key: Hashable, inputs: list[Tensor], compute: Callable[..., Any], often: int = 1) -> Any:
+        """Return compute(*inputs); once it came `often` times it is captured and replayed, always into
+        the same tensors. Capturing costs as much as some dozen computations.
 
         It may change the pot's tensors in place, and the pot's own numbers in any way that
         depends on the key alone.
@@ -61,8 +63,8 @@ class Static:
             graph.replay()
             self._set_numbers(after)
             return out
-        if key not in self._seen or not self.capture or len(self._graphs) >= MOST:
-            self._seen.add(key)
+        if self._seen[key] < often or not self.capture or len(self._graphs) >= MOST:
+            self._seen[key] += 1
             return compute(*inputs)
         return self._record(key, inputs, compute)
 

@@ -30,7 +30,8 @@ class Word:
     """A word of the text that is still held."""
 
     text: str
-    start: int  # its first token's place in everything read
+    start: int  # its first token's place in the text
+    end: int  # the place after its last token
     share: float  # of all layers and heads, how many hold it: the mean over its tokens
     novelty: float  # of its most novel token
 
@@ -106,7 +107,7 @@ class Trace:
             novelty[places[seen]].tolist(),
             strict=True,
         )
-        return [_word(tokens) for tokens in _words(rows, tokenizer)]
+        return [_word(tokens, first) for tokens in _words(rows, tokenizer)]
 
 
 def words_of(state: State, tokenizer: Tokenizer, first: int = 0) -> list[Word]:
@@ -160,7 +161,7 @@ def _runs(rows: Iterable[tuple[int, int, float, float]]) -> Iterator[list[tuple[
     return (every[a:b] for a, b in pairwise(cuts) if a < b)
 
 
-def _word(tokens: list[Token]) -> Word:
+def _word(tokens: list[Token], first: int) -> Word:
     share = sum(token[2] for token in tokens) / len(tokens)
-    text = "".join(token[1] for token in tokens)
-    return Word(text, tokens[0][0], round(share, 4), round(max(token[3] for token in tokens), 2))
+    text, novelty = "".join(token[1] for token in tokens), max(token[3] for token in tokens)
+    return Word(text, tokens[0][0] - first, tokens[-1][0] + 1 - first, round(share, 4), round(novelty, 2))

@@ -26,6 +26,7 @@ from infinipot.trace import Trace
 
 BLOCK = 2048  # most tokens in one forward: bounds activations when the pot is large
 LONG = 512  # tokens from which on a forward without distillation is worth a graph
+OFTEN = 4  # times a forward is made before it is captured: a short text with a question of its own never is
 RECENT = 64  # last slots that survive a distillation in the middle of an answer, so that it stays coherent
 
 
@@ -137,7 +138,7 @@ class Writer:
             first = self.pot.pot_layers[0]
             key = (len(tokens), distil, budget, recent, scored, first.fill, first.anchored)
             inputs = [ids] if self._last is None else [ids, self._last]
-            hidden: Tensor = self._static.run((*key, len(inputs)), inputs, compute)
+            hidden: Tensor = self._static.run((*key, len(inputs)), inputs, compute, often=OFTEN)
         else:
             hidden = compute(ids, self._last)
         if len(tokens):

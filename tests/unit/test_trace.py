@@ -41,10 +41,9 @@ def test_what_is_held_stands_where_it_stood(limit: int, monkeypatch: pytest.Monk
     assert one.pot.cycles > 3
     shown = set()
     for word in one.words():
-        start = word.start - opening
-        assert TEXT[start : start + len(word.text)] == word.text
-        shown |= set(range(word.start, word.start + len(word.text)))
-    assert shown == {place for place in held if place >= opening}
+        assert TEXT[word.start : word.end] == word.text
+        shown |= set(range(word.start, word.end))
+    assert shown == {place - opening for place in held if place >= opening}
     if limit == 50:
         assert len(one.trace) < 2 * one.pot.slots
     assert words_of(one.state(), one.tokenizer, opening) == one.words()
@@ -56,12 +55,14 @@ def test_shares_count_heads_and_novelty_is_the_slot_s() -> None:
     rows = [source[0, head].tolist() for source, _ in columns(one.pot) for head in range(source.shape[1])]
     alone = {len(word.text): word for word in one.words() if len(word.text) == 1}
     for word in alone.values():
-        assert word.share == pytest.approx(sum(word.start in row for row in rows) / len(rows), abs=1e-3)
+        place = word.start + len(one.frame.opening)
+        assert word.share == pytest.approx(sum(place in row for row in rows) / len(rows), abs=1e-3)
     source, novelty = columns(one.pot)[0]
     seen = dict(zip(source[0, 0].tolist(), novelty[0, 0].tolist(), strict=True))
     for word in one.words():
-        if len(word.text) == 1 and word.start in seen:
-            assert word.novelty == pytest.approx(seen[word.start], abs=0.01)
+        place = word.start + len(one.frame.opening)
+        if len(word.text) == 1 and place in seen:
+            assert word.novelty == pytest.approx(seen[place], abs=0.01)
 
 
 def test_answers_are_traced_too_and_a_fork_is_its_own() -> None:

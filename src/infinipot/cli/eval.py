@@ -78,6 +78,15 @@ Seed = Annotated[int, _run("Draws keys and hay.", min=0)]
 Out = Annotated[Path | None, _run("Folder of the run: new, or one to go on with.", "results/TASK")]
 Engine = Annotated[str, _run("here, or ray: one model a worker of a Ray cluster.", metavar="here|ray")]
 Address = Annotated[Text, _run("The Ray cluster's.", "one on this machine")]
+Batch = Annotated[
+    int | None,
+    typer.Option(
+        help="Answers given together; each has a pot of its own.",
+        show_default="8 on a GPU, else 1",
+        min=1,
+        rich_help_panel=RUN,
+    ),
+]
 Workers_ = Annotated[
     int | None,
     typer.Option(
@@ -121,6 +130,7 @@ def evaluate(
     engine: Engine = "here",
     address: Address = None,
     workers: Workers_ = None,
+    batch: Batch = None,
     as_json: o.Json = False,
 ) -> None:
     """Measure recipes on a task: every recipe with every combination of the options that apply to it.
@@ -142,7 +152,7 @@ def evaluate(
         limit,
         format.value if format else None,
     )
-    _finish(order, _workers(engine, address, workers, model, device, dtype), as_json)
+    _finish(order, _workers(engine, address, workers, batch, model, device, dtype), as_json)
 
 
 def _finish(order: Order, workers: Workers, as_json: bool) -> None:
@@ -200,10 +210,18 @@ def _knobs(novelty: str | None, pool: str | None, settings: list[str]) -> dict[s
 
 
 def _workers(
-    engine: str, address: str | None, workers: int | None, model: str, device: str, dtype: str
+    engine: str,
+    address: str | None,
+    workers: int | None,
+    batch: int | None,
+    model: str,
+    device: str,
+    dtype: str,
 ) -> Workers:
     if engine not in ("here", "ray"):
         raise ConfigError(f"unknown engine '{engine}'; use here or ray")
+    if engine == "ray" and batch:
+        raise ConfigError("--batch is for --engine here: a worker on a cluster has one job at a time")
     if engine == "ray":
         from functools import partial
 
@@ -215,4 +233,4 @@ def _workers(
         raise ConfigError("--address and --workers are for --engine ray")
     from infinipot.eval.evaluate import Here
 
-    return Here(lambda: o.open_engine(model, device, dtype, fused=True))
+    return Here(lambda: o.open_engine(model, device, dtype, fused=True), batch)

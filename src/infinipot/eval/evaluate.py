@@ -26,6 +26,7 @@ from infinipot.tasks.task import Example, Task
 from infinipot.text import Format
 
 DIGITS = 6  # of a score
+GPU_BATCH = 8  # answers given together on a GPU, which one alone leaves idle
 
 
 @dataclass(frozen=True)
@@ -76,16 +77,17 @@ class Step:
 class Here:
     """Workers of one: this process and its model, opened when it is needed."""
 
-    def __init__(self, open_engine: Callable[[], Engine]) -> None:
-        self._open, self._runner = open_engine, None
-
-    _runner: Runner | None
+    def __init__(self, open_engine: Callable[[], Engine], batch: int | None = None) -> None:
+        self._open, self._batch = open_engine, batch
+        self._runner: Runner | None = None
 
     @property
     def runner(self) -> Runner:
         """Return the runner of the model."""
         if self._runner is None:
-            self._runner = Runner(self._open())
+            engine = self._open()
+            gpu = engine.model.device.type == "cuda"
+            self._runner = Runner(engine, self._batch or (GPU_BATCH if gpu else 1))
         return self._runner
 
     def prepare(self, order: Order) -> Prepared:

@@ -7,20 +7,21 @@ outcomes, so examples can run here, in batches or on other machines without anyo
 from __future__ import annotations
 
 import time
-from collections.abc import Generator, Iterable, Iterator, Sequence
-from contextlib import closing
-from dataclasses import dataclass
-from typing import Any, cast
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from itertools import groupby, islice
 
 import torch
 
 from infinipot.api import Engine
-from infinipot.catalyst import catalyst_text
+from infinipot.decoding import Chorus, Voice
 from infinipot.errors import ConfigError, InfiniPotError
 from infinipot.eval.grid import Cell
 from infinipot.reader import Reader
+from infinipot.recipes import Recipe
 from infinipot.sampling import Generation
 from infinipot.tasks.task import Example
+from infinipot.text import Detokenizer, Until
 
 OUT_OF_MEMORY = "out of memory"
 
@@ -52,32 +53,41 @@ class Outcome:
 
 
 class Runner:
-    """Runs jobs one after the other; a reader serves as long as its recipe and catalyst stay the same."""
+    """Runs jobs, up to `batch` of one kind at a time: texts one after the other, answers together.
 
-    def __init__(self, engine: Engine) -> None:
-        self.engine = engine
-        self._key: Any = None
-        self._reader: Reader | None = None
+    Readers serve as long as the recipe stays the same, whatever the question.
+    """
+
+    def __init__(self, engine: Engine, batch: int = 1) -> None:
+        self.engine, self.batch = engine, batch
+        self._recipe: Recipe | None = None
+        self._readers: list[Reader] = []
 
     def run(self, jobs: Iterable[Job]) -> Iterator[tuple[Job, Outcome]]:
         """Yield every job with its outcome, in order."""
-        for job in jobs:
-            yield job, self.one(job)
+        for _, alike in groupby(jobs, key=lambda job: _kind(_recipe(job))):
+            while group := list(islice(alike, self.batch)):
+                yield from zip(group, self.several(group), strict=True)
 
     def one(self, job: Job) -> Outcome:
         """Run a job; what a user can cause, and memory that ran out, end only this one."""
+        return self.several([job])[0]
+
+    def several(self, jobs: Sequence[Job]) -> list[Outcome]:
+        """Run jobs of one kind together; where that fails, one by one, to see whose fault it is."""
         try:
-            return self._read_and_ask(job)
+            return self._read_and_ask(jobs)
         except InfiniPotError as error:
             self._forget()
-            return Outcome(error=" ".join(str(error).split()))
+            failed = Outcome(error=" ".join(str(error).split()))
         except (MemoryError, RuntimeError) as error:
             self._forget()
             if not _out_of_memory(error):
                 raise
+            failed = Outcome(error=OUT_OF_MEMORY)
         if torch.cuda.is_available():
             torch.cuda.empty_cache()
-        return Outcome(error=OUT_OF_MEMORY)
+        return [failed] if len(jobs) == 1 else [self.one(job) for job in jobs]
 
     def check(self, cells: Sequence[Cell], examples: Sequence[Example]) -> None:
         """Refuse a cell that can run none of the examples, before any long work starts."""
@@ -85,7 +95,8 @@ class Runner:
             first: InfiniPotError | None = None
             for example in sorted(examples, key=lambda e: len(e.query) + len(e.question)):
                 try:
-                    self._reader_for(Job(cell, example)).check(example.question, example.new_tokens)
+                    reader = self._readers_for([Job(cell, example)])[0]
+                    reader.check(example.question, example.new_tokens)
                     break
                 except InfiniPotError as error:
                     first = first or error
@@ -94,50 +105,87 @@ class Runner:
                     raise ConfigError(f"{cell.name}: {first}")
         self._forget()
 
-    def _read_and_ask(self, job: Job) -> Outcome:
-        example, started = job.example, time.perf_counter()
-        reader = self._reader_for(job)
-        reader.read(example.text)
-        read = time.perf_counter()
-        pieces = reader.answer(example.question, Generation(example.new_tokens))
-        with closing(cast("Generator[str, None, None]", pieces)):
-            prediction = first_line(pieces) if example.one_line else "".join(pieces)
-        answered = time.perf_counter()
-        return Outcome(
-            prediction,
-            reader.tokens_read,
-            reader.pot.cycles,
-            reader.pot.fill,
-            round(read - started, 4),
-            round(answered - read, 4),
-        )
+    def _read_and_ask(self, jobs: Sequence[Job]) -> list[Outcome]:
+        readers, seconds, chorus = self._readers_for(jobs), [], Chorus()
+        for job, reader in zip(jobs, readers, strict=True):
+            started = time.perf_counter()
+            reader.read(job.example.text)
+            seconds.append(time.perf_counter() - started)
+        asked = time.perf_counter()
+        answers = {}
+        for job, reader in zip(jobs, readers, strict=True):
+            prompt, wanted = reader.turn(job.example.question), Generation(job.example.new_tokens)
+            voice = Voice(0, reader, prompt, wanted, final=True)
+            answers[voice] = _Answer(reader, job.example.one_line)
+            chorus.add(voice)
+        while chorus.voices:
+            for voice, token in chorus.step():
+                if not answers[voice].push(token):
+                    chorus.drop(voice)
+        return [
+            Outcome(
+                answer.whole(),
+                reader.tokens_read,
+                reader.pot.cycles,
+                reader.pot.fill,
+                round(read, 4),
+                round(answer.ended - asked, 4),
+            )
+            for answer, reader, read in zip(answers.values(), readers, seconds, strict=True)
+        ]
 
-    def _reader_for(self, job: Job) -> Reader:
-        """Return an empty reader: the last one again where that makes no difference."""
-        example = job.example
-        recipe = job.cell.for_example(bool(example.query), example.chat)
-        asked = example.query or example.question
-        catalyst = catalyst_text(recipe.catalyst, asked) if recipe.uses_catalyst else ""
-        key = (recipe, catalyst, example.bare)
-        if self._reader is None or self._key != key:
-            self._forget()  # before the next one takes its memory
-            self._reader, self._key = self.engine.reader(recipe, asked, example.bare), key
-        else:
-            self._reader.clear()
-        return self._reader
+    def _readers_for(self, jobs: Sequence[Job]) -> list[Reader]:
+        """Return empty readers that aim at the jobs' questions: the last ones again where they serve."""
+        kind = _kind(_recipe(jobs[0]))
+        if self._recipe != kind:
+            self._forget()  # before the next ones take their memory
+            self._recipe = kind
+        for place, job in enumerate(jobs):
+            example, recipe = job.example, _recipe(job)
+            asked = example.query or example.question
+            if place == len(self._readers):
+                self._readers.append(self.engine.reader(recipe, asked, example.bare))
+            else:
+                self._readers[place].clear()
+                self._readers[place].aim(asked, recipe.catalyst, bare=example.bare)
+        return self._readers[: len(jobs)]
 
     def _forget(self) -> None:
-        self._reader = self._key = None
+        self._recipe, self._readers = None, []
 
 
-def first_line(pieces: Iterable[str]) -> str:
-    """Take pieces up to a newline, which may not be the first token itself."""
-    said = ""
-    for index, piece in enumerate(pieces):
-        if index and "\n" in piece:
-            return said + piece[: piece.index("\n")]
-        said += piece
-    return said
+def _recipe(job: Job) -> Recipe:
+    return job.cell.for_example(bool(job.example.query), job.example.chat)
+
+
+def _kind(recipe: Recipe) -> Recipe:
+    """A recipe without its catalyst: readers of one kind differ in nothing else."""
+    return replace(recipe, catalyst="general")
+
+
+class _Answer:
+    """An answer's text as it comes."""
+
+    def __init__(self, reader: Reader, one_line: bool) -> None:
+        self._text = Until(Detokenizer(reader.tokenizer), reader.frame.stop_strings)
+        self._one_line, self._said, self._count = one_line, "", 0
+        self._closed = False
+        self.ended = time.perf_counter()
+
+    def push(self, token: int | None) -> bool:
+        """Take a token, None where there is none left; say whether more may follow."""
+        self.ended = time.perf_counter()
+        if token is None:
+            return False
+        piece = self._text.push(token)
+        if self._one_line and self._count and "\n" in piece:  # the newline may not be the first token itself
+            piece, self._closed = piece[: piece.index("\n")], True
+        self._said, self._count = self._said + piece, self._count + 1
+        return not (self._closed or self._text.stopped)
+
+    def whole(self) -> str:
+        """Return the answer."""
+        return self._said if self._closed else self._said + self._text.flush()
 
 
 def _out_of_memory(error: BaseException) -> bool:

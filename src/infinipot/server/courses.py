@@ -91,15 +91,15 @@ def brew(place: Place, order: Brew) -> Course:
     """Read a file into a pot that is kept; the name is held from the first to the last."""
     reader, shelf, before = place.reader, place.shelf, None
     reader.aim(catalyst=order.catalyst)
-    yield place.background(shelf.hold, order)
     try:
+        yield place.background(shelf.hold, order)
         if order.append:
             state, before = yield place.background(shelf.load, order.name)
             reader.restore(state)
             del state
-        text = _Text(order)
+        text = _Text(order, reader.tokens_read)
         for progress in reader.reading(text.pieces()):
-            place.put(Reading(progress, progress.tokens_read, 0, None, progress.seconds, text.bytes))
+            place.put(Reading(progress, progress.tokens_read, 0, None, progress.seconds, text.read(progress)))
             yield None
         card = yield place.background(shelf.save, order, reader, before)
     finally:
@@ -110,14 +110,19 @@ def brew(place: Place, order: Brew) -> Course:
 class _Text:
     """A file's text, and how much of it was taken."""
 
-    def __init__(self, order: Brew) -> None:
-        self._order, self.bytes = order, 0
+    def __init__(self, order: Brew, before: int) -> None:
+        self._order, self._before, self._taken = order, before, 0  # tokens read before it; bytes taken
+
+    def read(self, progress: Progress) -> int:
+        """Bytes that were read: of those taken, as many as of their tokens."""
+        read = progress.tokens_read - self._before
+        return self._taken * read // max(1, read + progress.waiting)
 
     def pieces(self) -> Iterator[str]:
         if self._order.append:
             yield "\n\n"
         for piece in read_text(self._order.file):
-            self.bytes += len(piece.encode())
+            self._taken += len(piece.encode())
             yield piece
 
 

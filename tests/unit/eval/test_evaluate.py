@@ -17,7 +17,7 @@ from infinipot.errors import ConfigError, InfiniPotError, InputError
 from infinipot.eval.evaluate import Here, Order, evaluate
 from infinipot.eval.folder import LOCK, MANIFEST, ROWS, read_manifest, read_rows
 from infinipot.eval.grid import Grid
-from infinipot.eval.run import Job, Runner, first_line
+from infinipot.eval.run import Job, Runner, _Answer
 from infinipot.eval.weights import fingerprint
 from infinipot.tasks.task import Example
 from toy_eval import GRID, Letters, run, told
@@ -216,9 +216,37 @@ def test_two_examples_of_one_name_are_refused(tmp_path: Path) -> None:
 
 
 def test_an_answer_of_one_line_ends_at_a_newline_but_the_first() -> None:
-    assert first_line(["\n", "yes", " it", " is\nor", "not"]) == "\nyes it is"
-    assert first_line(["yes", "\n", "no"]) == "yes"
-    assert first_line(["yes", " no"]) == "yes no"
+    def answer(text: str, one_line: bool = True) -> tuple[str, int]:
+        said = _Answer(toy_eval.engine().reader(Grid(("ccd",), (96,)).cells()[0].recipe), one_line)
+        taken = next((n for n, token in enumerate(text.encode(), 1) if not said.push(token)), len(text))
+        return said.whole(), taken
+
+    assert answer("\nyes it is\nor not") == ("\nyes it is", 11)
+    assert answer("yes\nno") == ("yes", 4)
+    assert answer("yes no") == ("yes no", 6)
+    assert answer("yes\nno", one_line=False) == ("yes\nno", 6)
+
+
+@pytest.mark.parametrize("batch", [2, 3, 8])
+def test_jobs_run_together_have_the_rows_of_jobs_run_alone(tmp_path: Path, batch: int) -> None:
+    grid = Grid(("infinipot", "truncate", "full"), (256,), catalysts=("question",))
+    rows = []
+    for size in (1, batch):
+        order = Order(Letters(question="Which one? " * 2), grid, tmp_path / str(size))
+        list(evaluate(order, Here(toy_eval.engine, size)))
+        rows.append(read_rows(tmp_path / str(size)))
+    assert told(rows[0]) == told(rows[1])
+    assert [row["entries"] for row in rows[0]] == [row["entries"] for row in rows[1]]
+
+
+def test_one_that_fails_in_a_batch_fails_alone() -> None:
+    cell = Grid(("infinipot",), (256,), catalysts=("question",)).cells()[0]
+    examples = list(Letters().examples(len))
+    long = replace(examples[1], question="why " * 200)
+    jobs = [Job(cell, example) for example in (examples[0], long, examples[2])]
+    outcomes = [outcome for _, outcome in Runner(toy_eval.engine(), batch=3).run(jobs)]
+    assert [bool(outcome.error) for outcome in outcomes] == [False, True, False]
+    assert outcomes[2].prediction == Runner(toy_eval.engine()).one(jobs[2]).prediction
 
 
 def test_one_line_and_bare_and_plain_reach_the_reader() -> None:
