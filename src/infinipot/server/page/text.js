@@ -1,0 +1,71 @@
+/**
+ * Numbers, sizes, times and names as people read them. Knows no document and no server.
+ * @module
+ */
+
+const LONGEST_NAME = 64;
+
+/** @param {number} number */
+export const count = (number) => Math.round(number).toLocaleString("en-US");
+
+/** @param {number} number @param {string} word @returns {string} such as "1 token", "2,048 tokens" */
+export const many = (number, word) => `${count(number)} ${word}${number === 1 ? "" : "s"}`;
+
+/** @param {number} cycles @returns {string} how often a pot was distilled */
+export const times = (cycles) => (cycles === 0 ? "never" : cycles === 1 ? "once" : `${count(cycles)} times`);
+
+/** @param {number} size in bytes */
+export function bytes(size) {
+  const units = ["B", "kB", "MB", "GB", "TB"];
+  let step = 0;
+  while (size >= 999.5 && step < units.length - 1) {
+    size /= 1000;
+    step += 1;
+  }
+  return `${step && size < 9.95 ? size.toFixed(1) : Math.round(size)} ${units[step]}`;
+}
+
+/** @param {number} seconds */
+export function duration(seconds) {
+  if (!Number.isFinite(seconds)) return "…";
+  const whole = Math.max(1, Math.round(seconds));
+  if (whole < 60) return `${whole} s`;
+  if (whole < 3600) return `${Math.floor(whole / 60)} min ${whole % 60} s`;
+  return `${Math.floor(whole / 3600)} h ${Math.floor((whole % 3600) / 60)} min`;
+}
+
+/** @param {number | string} when seconds since 1970, or a date in words @param {number} now milliseconds */
+export function ago(when, now = Date.now()) {
+  const then = typeof when === "number" ? when * 1000 : Date.parse(when);
+  if (!Number.isFinite(then)) return "";
+  const minutes = Math.floor((now - then) / 60000);
+  if (minutes < 1) return "just now";
+  if (minutes < 60) return `${minutes} min ago`;
+  if (minutes < 48 * 60) return `${Math.floor(minutes / 60)} h ago`;
+  return new Date(then).toLocaleDateString("en-GB", { day: "numeric", month: "short", year: "numeric" });
+}
+
+/** @param {string} title @returns {string} a name the store accepts: a-z, 0-9 and single hyphens */
+export function nameFrom(title) {
+  const plain = title.normalize("NFKD").replace(/\p{M}/gu, "").toLowerCase();
+  const name = plain.replace(/[^a-z0-9]+/g, "-").slice(0, LONGEST_NAME).replace(/^-+|-+$/g, "");
+  return /^(con|prn|aux|nul|com\d|lpt\d)$/.test(name) ? `${name}-pot` : name || "pot"; // Windows' devices
+}
+
+/** @param {string} name @param {Set<string>} taken @returns {string} the name, or the next free one like it */
+export function unused(name, taken) {
+  for (let next = 1; ; next += 1) {
+    const end = next === 1 ? "" : `-${next}`;
+    const candidate = name.slice(0, LONGEST_NAME - end.length).replace(/-+$/, "") + end;
+    if (!taken.has(candidate)) return candidate;
+  }
+}
+
+/** @param {string} text @returns {string} its first words, for a title */
+export function firstWords(text) {
+  const words = text.slice(0, 400).trim().split(/\s+/).slice(0, 6).join(" ");
+  return words.length > 60 ? `${words.slice(0, 59)}…` : words;
+}
+
+/** @param {string} file a file's name @returns {string} it without its folder and ending, for a title */
+export const titleOf = (file) => file.replace(/^.*[/\\]/, "").replace(/(.)\.[A-Za-z0-9]{1,8}$/, "$1");

@@ -1,0 +1,165 @@
+"""The page in a real browser, from upload to answer. INFINIPOT_PAGE_URL points it at another server.
+
+Where there is no browser but there is node, the page's modules alone are tested (test_page_modules.py).
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from playwright.sync_api import Page, Route, expect
+
+from e2e.browsers import CHROMIUM, NODE, TEXT, ask, read
+from e2e.fake_server import Kitchen
+
+__test__ = bool(CHROMIUM) or not NODE
+
+
+def refuse(status: int, body: str, **headers: str) -> Any:
+    return lambda route: route.fulfill(status=status, body=body, headers=headers)
+
+
+def error(message: str) -> str:
+    return json.dumps({"error": {"message": message, "type": "server_error", "param": None, "code": None}})
+
+
+def test_from_upload_to_answer_to_kept_words(page: Page, tmp_path: Path) -> None:
+    (tmp_path / "The keeper's log.txt").write_text(TEXT)
+    page.locator("#file").set_input_files(tmp_path / "The keeper's log.txt")
+    expect(page.get_by_label("Title")).to_have_value("The keeper's log")
+    page.get_by_role("button", name="Read", exact=True).click()
+    expect(page.locator("#watch-title")).to_have_text("Reading The keeper's log")
+    expect(page.locator("#watch-tokens")).not_to_have_text("0")
+    expect(page.locator("#open-title")).to_have_text("The keeper's log", timeout=60_000)
+    expect(page.locator("#open-facts")).to_contain_text("tokens read")
+    expect(page.locator("#kept [aria-current] b")).to_have_text("The keeper's log")
+    assert ask(page, "What is the keeper's name?")
+    expect(page.locator("#log .hint")).to_contain_text("read now")
+    page.get_by_role("tab", name="What the pot kept").click()
+    word = page.locator("#words [data-word]").nth(3).inner_text()
+    page.get_by_label("Search the kept words").fill(word.upper())
+    expect(page.locator("#found")).to_contain_text("found")
+    page.keyboard.press("Enter")
+    expect(page.locator("#word")).to_contain_text(word)
+    expect(page.locator("#word")).to_contain_text("% of heads · novelty")
+    page.reload()
+    expect(page.locator("#open-title")).to_have_text("The keeper's log")
+
+
+def test_the_pot_fills_to_the_brim_and_sinks(page: Page, kitchen: Kitchen) -> None:
+    kitchen.pause = 0.1
+    page.evaluate("""() => { window.seen = []; const pot = document.getElementById('vessel');
+        new MutationObserver(() => window.seen.push([parseFloat(pot.style.getPropertyValue('--depth')),
+        pot.classList.contains('boiling')])).observe(pot, {attributes: true}); }""")
+    read(page, "Brim", TEXT * 2)
+    seen = page.evaluate("window.seen")
+    assert [54, True] in seen
+    after = seen[seen.index([54, True]) :]
+    assert any(depth > 60 and not boiling for depth, boiling in after)
+    assert page.locator("#trace-line").get_attribute("d").count("L") > 8
+
+
+def test_a_taken_name_is_seen_before_and_after(page: Page) -> None:
+    read(page, "Log", "Short. ")
+    page.get_by_label("Or paste text").fill("Shorter.")
+    page.get_by_label("Title").fill("Log")
+    expect(page.locator("#name-hint")).to_have_text("Kept as log-2 (log is taken)")
+    page.route("**/v1/pots/log-2?*", refuse(409, error("there is a pot named log-2")))
+    page.get_by_role("button", name="Read", exact=True).click()
+    expect(page.locator("#read-note")).to_have_text("log-2 is taken by now. Press Read to keep it as log-3.")
+    page.get_by_role("button", name="Read", exact=True).click()
+    expect(page.locator("#open-facts")).to_contain_text("log-3")
+
+
+def test_escape_cancels_a_reading_and_frees_the_slot(page: Page, kitchen: Kitchen) -> None:
+    kitchen.pause = 0.2
+    page.get_by_label("Or paste text").fill(TEXT * 4)
+    page.get_by_role("button", name="Read", exact=True).click()
+    expect(page.locator("#watch-cycles")).to_contain_text("times", timeout=60_000)
+    expect(page.get_by_role("button", name="Cancel reading")).to_be_focused()
+    page.keyboard.press("Escape")
+    expect(page.locator("#read-note")).to_have_text("Cancelled. Nothing was kept.")
+    expect(page.locator("#watch")).to_be_hidden()
+    expect(page.locator("#status-slots")).to_contain_text("0 of", timeout=10_000)
+
+
+def test_a_busy_server_is_tried_again(page: Page) -> None:
+    left = [1, 1]
+
+    def busy(route: Route) -> None:
+        if left:
+            left.pop()
+            route.fulfill(status=429, body=error("busy"), headers={"Retry-After": "1"})
+        else:
+            route.continue_()
+
+    page.route("**/v1/chat/completions", busy)
+    page.get_by_label("Your question").fill("Who?")
+    page.keyboard.press("Enter")
+    expect(page.locator("#log .hint")).to_have_text("The server is busy, trying again in 1 s.")
+    expect(page.locator("#log .said")).not_to_be_empty(timeout=30_000)
+    assert left == []
+    left.append(1)
+    page.route("**/v1/pots/**", busy)
+    read(page, "Patience", "Short. ")
+
+
+@pytest.mark.parametrize(
+    ("answer", "told"),
+    [
+        (
+            refuse(500, error("out of memory: use a smaller --capacity")),
+            "out of memory: use a smaller --capacity",
+        ),
+        (refuse(502, "<html>Bad Gateway"), "The server answered 502. Try again, or look at its log."),
+        (refuse(401, ""), "This server needs a key. Reload the page and sign in with it as the password."),
+        (
+            lambda route: route.abort(),
+            "The server cannot be reached. Check that it is running, then try again.",
+        ),
+        (
+            refuse(200, f"event: error\ndata: {error('the worker died: restart it')}\n\n"),
+            "the worker died: restart it",
+        ),
+        (refuse(200, ": nothing\n\n"), "The connection broke before the answer was whole. Ask again."),
+    ],
+)
+def test_what_goes_wrong_is_told_in_one_line(page: Page, answer: Any, told: str) -> None:
+    page.route("**/v1/chat/completions", answer)
+    ask(page, "Who?")
+    expect(page.locator("#log .wrong")).to_have_text(told)
+    expect(page.get_by_label("Your question")).to_have_value("Who?")
+    page.unroute("**/v1/chat/completions")
+    page.route("**/v1/pots/**", answer)
+    page.get_by_label("Or paste text").fill("Short.")
+    page.get_by_role("button", name="Read", exact=True).click()
+    broken = "The connection broke before the text was read. Read it again."
+    expect(page.locator("#read-note")).to_have_text(broken if "broke" in told else told)
+
+
+def test_a_file_that_is_no_text_is_refused(page: Page) -> None:
+    page.locator("#file").set_input_files({"name": "a.bin", "mimeType": "", "buffer": b"\xff\xfe\x00"})
+    page.get_by_role("button", name="Read", exact=True).click()
+    expect(page.locator("#read-note")).to_contain_text("UTF-8")
+    page.get_by_role("button", name="Remove").click()
+    page.get_by_role("button", name="Read", exact=True).click()
+    expect(page.locator("#read-note")).to_contain_text("nothing to read yet")
+
+
+def test_a_stopped_answer_stays_in_the_conversation(page: Page, kitchen: Kitchen) -> None:
+    kitchen.pause = 0.15
+    page.get_by_label("Your question").fill("Who?")
+    page.keyboard.press("Enter")
+    expect(page.locator("#log .said")).not_to_be_empty(timeout=30_000)
+    page.keyboard.press("Escape")
+    expect(page.locator("#log .hint")).to_have_text("Stopped. ")
+    said = page.locator("#log .said").text_content()
+    kitchen.pause = 0.01
+    with page.expect_request("**/v1/chat/completions") as sent:
+        ask(page, "And then?")
+    messages = sent.value.post_data_json["messages"]
+    assert [message["role"] for message in messages] == ["user", "assistant", "user"]
+    assert messages[1]["content"] == said
