@@ -1,4 +1,4 @@
-"""`infinipot ask`: read files of any length, answer one question about them."""
+"""`infinipot ask`: read files of any length, or take a kept pot; answer one question about them."""
 
 from __future__ import annotations
 
@@ -13,12 +13,14 @@ import typer
 
 from infinipot.catalyst import QUESTION, catalyst_text
 from infinipot.cli import options as o
+from infinipot.cli.kept import Processed, Store, find
 from infinipot.cli.screen import Meter, note, stream_answer, summary, watch_reading
 from infinipot.config import DEFAULT_CAPACITY
 from infinipot.errors import InputError
 from infinipot.files import check_text, read_text
 from infinipot.hf.catalog import DEFAULT_MODEL
 from infinipot.measure import peak_memory_bytes
+from infinipot.store import open_store
 
 if TYPE_CHECKING:
     from infinipot.reader import Reader
@@ -30,10 +32,18 @@ Files = Annotated[
     typer.Option("--file", "-f", help="UTF-8 text to read; repeat for several, - for standard input."),
 ]
 
+PotName = Annotated[
+    str | None,
+    typer.Option("--pot", metavar="NAME", help="Ask a pot that `infinipot read` kept, in place of files."),
+]
+
 
 def ask(
+    ctx: typer.Context,
     question: Question,
     file: Files = None,
+    pot: PotName = None,
+    store: Store = None,
     model: o.ModelName = DEFAULT_MODEL,
     recipe: o.RecipeName = "infinipot",
     capacity: o.Capacity = DEFAULT_CAPACITY,
@@ -54,39 +64,57 @@ def ask(
     seed: o.Seed = None,
     as_json: o.Json = False,
 ) -> None:
-    """Read text of any length in a pot of fixed size, then answer a question about it."""
+    """Read text of any length in a pot of fixed size, or take a kept pot; then answer a question about it."""
     catalyst_text(catalyst or QUESTION, question)
     if not question.strip():
         raise InputError("the question is empty")
-    meter = open_files(file or [])
-    method = o.recipe(
-        recipe,
-        settings,
-        QUESTION,
-        capacity=capacity,
-        keep=keep,
-        step=step,
-        opening=opening,
-        settle=settle,
-        catalyst=catalyst,
-        novelty=novelty,
-        pool=pool,
-        pooling=pooling and pooling.value,
+    if pot is not None and file:
+        raise InputError("--pot is read already: leave out --file, or `infinipot read --append` it first")
+    kept = find(ctx, open_store(store), pot) if pot is not None else None
+    meter = open_files(file or []) if kept is None else None
+    method = (
+        kept.recipe(catalyst)
+        if kept
+        else o.recipe(
+            recipe,
+            settings,
+            QUESTION,
+            capacity=capacity,
+            keep=keep,
+            step=step,
+            opening=opening,
+            settle=settle,
+            catalyst=catalyst,
+            novelty=novelty,
+            pool=pool,
+            pooling=pooling and pooling.value,
+        )
     )
     wanted = o.generation(max_new_tokens, temperature, seed)
     started = time.perf_counter()
-    engine = o.open_engine(model, device, dtype)
-    chosen = replace(method, format=format.value if format else engine.format)
+    engine = kept.engine(device, dtype) if kept else o.open_engine(model, device, dtype)
+    chosen = method if kept else replace(method, format=format.value if format else engine.format)
     reader = engine.reader(chosen, question)
     reader.check(question, max_new_tokens)
     loaded = time.perf_counter()
-    watch_reading(reader, meter)
+    if kept:
+        kept.into(reader, engine, chosen)
+    elif meter:
+        watch_reading(reader, meter)
     read = time.perf_counter()
-    pieces = reader.answer(question, wanted)
+    processed = Processed(reader)
+    pieces = processed.passing(reader.answer(question, wanted))
     answer = "".join(pieces).strip() if as_json else stream_answer(pieces)
     seconds = {"load": loaded - started, "read": read - loaded, "answer": time.perf_counter() - read}
     if as_json:
-        print(json.dumps(report(engine.name, chosen, reader, answer, seconds), ensure_ascii=False))
+        told = report(engine.name, chosen, reader, answer, seconds)
+        told |= {"pot": pot, "tokens_processed": processed.tokens} if kept else {}
+        print(json.dumps(told, ensure_ascii=False))
+    elif kept:
+        note(
+            f"pot '{pot}' of {kept.card.tokens_read:,} tokens in {read - loaded:.2f} s, "
+            f"{processed.tokens:,} tokens of question"
+        )
     else:
         note(summary(reader, chosen))
 

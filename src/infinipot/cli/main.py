@@ -7,7 +7,21 @@ import sys
 import typer
 
 from infinipot import __version__
-from infinipot.cli import ask, bench, chat, demo, eval, harness, models, recipes, report
+from infinipot.cli import (
+    ask,
+    bench,
+    chat,
+    demo,
+    eval,
+    harness,
+    inspect,
+    models,
+    pots,
+    read,
+    recipes,
+    report,
+    serve,
+)
 from infinipot.errors import InfiniPotError
 
 app = typer.Typer(
@@ -23,9 +37,13 @@ app.command("chat")(chat.chat)
 app.command("demo")(demo.demo)
 app.command("eval")(eval.evaluate)
 app.command("harness", context_settings=harness.CONTEXT, no_args_is_help=True)(harness.harness)
+app.command("inspect")(inspect.inspect)
+app.command("read")(read.read)
 app.command("recipes")(recipes.recipes)
 app.command("report")(report.report)
+app.command("serve")(serve.serve)
 app.add_typer(models.app, name="models")
+app.add_typer(pots.app, name="pots")
 
 
 INTERRUPTED = 130

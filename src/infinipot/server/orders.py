@@ -64,7 +64,7 @@ class Continue:
     manner: Manner = Manner()
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Brew:
     """Read a file into a kept pot."""
 

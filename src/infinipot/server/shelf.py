@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from contextlib import AbstractContextManager
+from contextlib import ExitStack
 
 from infinipot.api import Engine
+from infinipot.errors import StoreError
 from infinipot.reader import Reader
 from infinipot.recipes import Recipe
 from infinipot.server.orders import Brew
@@ -18,13 +19,14 @@ class Shelf:
 
     def __init__(self, engine: Engine, recipe: Recipe, store: PotStore) -> None:
         self._engine, self._recipe, self._store = engine, recipe, store
-        self._held: dict[Brew, AbstractContextManager[None]] = {}
+        self._held: dict[Brew, ExitStack] = {}  # by identity: two orders may be alike
 
     def hold(self, order: Brew) -> None:
         """Hold a name against other writers until `let_go`; refuse at once what cannot end well."""
-        lock = self._store.lock(order.name, wait_s=0)
-        lock.__enter__()
-        self._held[order] = lock
+        if any(other.name == order.name for other in self._held):  # one thread may take a lock twice
+            raise StoreError(f"pot '{order.name}' is being written: try again when that is done")
+        self._held[order] = ExitStack()
+        self._held[order].enter_context(self._store.lock(order.name, wait_s=0))
         if order.append:
             self._store.require(order.name)
         else:
@@ -32,8 +34,8 @@ class Shelf:
 
     def let_go(self, order: Brew) -> None:
         """Let others write it again."""
-        if lock := self._held.pop(order, None):
-            lock.__exit__(None, None, None)
+        if held := self._held.pop(order, None):
+            held.close()
 
     def load(self, name: str) -> tuple[State, Card]:
         """Return a pot after checking that it was made by this model and recipe."""

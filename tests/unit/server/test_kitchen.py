@@ -192,6 +192,23 @@ def test_pots_are_made_kept_asked_and_appended_to(tmp_path: Path) -> None:
     go(work)
 
 
+def test_two_who_write_one_pot_do_not_lose_each_other_s_text(tmp_path: Path) -> None:
+    async def work() -> None:
+        async with serving(tmp_path, slots=3, conversations=0) as (kitchen, _):
+            await served(kitchen, brew(tmp_path / "a", LONG))
+            orders = [brew(tmp_path / "b", " More." * 40, append=True) for _ in range(3)]
+            done = await asyncio.gather(*(served(kitchen, one) for one in orders), return_exceptions=True)
+            refused = [one for one in done if isinstance(one, StoreError)]
+            kept = [one for one in done if isinstance(one, tuple)]
+            assert len(kept) + len(refused) == 3
+            assert refused
+            assert all("is being written" in str(one) for one in refused)
+            _, events = await served(kitchen, brew(tmp_path / "c", "End.", append=True))
+            assert events[-1].card.tokens_read == len(LONG) + len(kept) * 242 + 6
+
+    go(work)
+
+
 def test_a_conversation_about_a_pot_goes_on_until_the_pot_changes(tmp_path: Path) -> None:
     async def work() -> None:
         async with serving(tmp_path, slots=1, conversations=1) as (kitchen, _):

@@ -1,0 +1,111 @@
+"""Pots for tests of the store: a toy engine that has read something, or tensors of any size."""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from dataclasses import replace
+from functools import cache
+from pathlib import Path
+
+import torch
+
+from infinipot.api import Engine
+from infinipot.reader import Reader
+from infinipot.recipes import Recipe
+from infinipot.state import State
+from infinipot.store import Card, LocalStore
+from infinipot.store.match import card_of
+from infinipot.testing import ByteTokenizer
+from infinipot.toy import ToyModel
+
+TEXT = "The quick brown fox jumps over the lazy dog. "
+RECIPE = replace(Recipe.named(capacity=64), catalyst="a b")
+DIGEST = "c" * 64
+BAD_NAMES = [
+    "", ".", "..", "../x", "a/../b", "/etc/passwd", "a/b", "a\\b", "..\\x", "C:x", "C:\\x", "\\\\host\\share",
+    "~", "~root", "a\0b", "\0", "a\nb", "a b", " a", "a ", "a\t", "%2e%2e%2fx", "%2e", "a%00",
+    "x" * 65, "x" * 10_000,
+    ".hidden", "-rf", "_x", "a..b", "a.", "a..", "․․", "a．b", "a。b", "‥", "…", "é", "аbc",
+    "a\u202eb", "a\ufeff",
+    "con", "CON", "nul", "Nul.txt", "aux.pot", "com1", "LPT9.x", "prn", "a*", "a?", "a:b", "a|b", "<a>",
+    '"a"', "$(x)",
+    "`x`", "a;b", "a&b", "tenants/x", ".locks", "\ud800",
+]  # fmt: skip
+
+
+def engine(seed: int = 0, **options) -> Engine:
+    return Engine("toy", "plain", ToyModel(seed=seed, **options), ByteTokenizer())
+
+
+def read(text: str = TEXT * 4, recipe: Recipe = RECIPE, on: Engine | None = None) -> Reader:
+    reader = (on or engine()).reader(recipe)
+    reader.read(text)
+    return reader
+
+
+@cache
+def _card() -> Card:
+    return card_of(engine(), RECIPE, read(), "A text", DIGEST, 180)
+
+
+def card(**changes) -> Card:
+    """The card of what `read` has read."""
+    return replace(_card(), **changes)
+
+
+def filled(value: int, megabytes: float = 0.01) -> State:
+    """A state whose every number is `value`, so that a mixture of two is noticed."""
+    rows = max(1, int(megabytes * 2**20 / 4 / 64 / 4))
+    tensors = {f"pot.{layer:03d}.keys": torch.full((1, 2, rows, 32), float(value)) for layer in range(4)}
+    return State({**tensors, "trace.ids": torch.full((5,), value)}, {"version": value, "pot": {"cycles": 3}})
+
+
+def version(state: State) -> int:
+    """The one value of a whole `filled` state."""
+    values = {float(tensor.flatten()[k]) for tensor in state.tensors.values() for k in (0, -1)}
+    assert values == {float(state.numbers["version"])}
+    assert all(bool((tensor == tensor.flatten()[0]).all()) for tensor in state.tensors.values())
+    return int(state.numbers["version"])
+
+
+def same(a: State, b: State) -> bool:
+    """Say whether two states are the same, bit by bit."""
+    tensors = a.tensors.keys() == b.tensors.keys() and all(
+        a.tensors[name].dtype == b.tensors[name].dtype and torch.equal(a.tensors[name], b.tensors[name])
+        for name in a.tensors
+    )
+    return tensors and dict(a.numbers) == dict(b.numbers)
+
+
+def save_again_and_again(folder: str, megabytes: float) -> None:
+    """For a process of its own: a child for every line of input, its id as a line of output.
+
+    Each saves one version after the other over the same pot until it is killed. Forked, because to
+    import torch takes longer than many saves.
+    """
+    torch.set_num_threads(1)
+    store, told = LocalStore(Path(folder)), card()
+    states = {value: filled(value, megabytes) for value in (1, 2)}
+    for _ in sys.stdin:
+        child = os.fork()
+        while child == 0:
+            for value in (1, 2):
+                store.save("book", states[value], told, replace=True)
+        sys.stdout.write(f"{child}\n")
+        sys.stdout.flush()
+        os.waitpid(child, 0)
+        sys.stdout.write("gone\n")
+        sys.stdout.flush()
+
+
+def append_many(folder: str, times: int, pause: float) -> None:
+    """For one of several processes: take the pot's number one further, holding the pot while at it."""
+    torch.set_num_threads(1)
+    store = LocalStore(Path(folder))
+    for _ in range(times):
+        with store.lock("book", wait_s=60):
+            state, told = store.load("book")
+            time.sleep(pause)
+            store.save("book", filled(version(state) + 1), told, replace=True)
