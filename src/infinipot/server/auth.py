@@ -1,0 +1,116 @@
+"""Nobody gets past without a key: every path and method, known or not, but `GET /health`.
+
+Keys come as `Authorization: Bearer KEY`, as `X-API-Key: KEY`, or, for browsers and `curl -u`, as the password
+of HTTP Basic. Never in an address: addresses are logged.
+A browser must not be used against its owner either: what another site's page sends is refused, and where
+no key is set, so is a name that merely points here (DNS rebinding).
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+from collections.abc import Sequence
+from urllib.parse import urlsplit
+
+from starlette.datastructures import Headers
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+from infinipot.server.errors import ApiError, respond
+from infinipot.server.settings import Settings
+
+NO_KEY = "this server needs a key: send `Authorization: Bearer KEY`"
+WRONG_KEY = "this key is not known here: check it, and that its header came once only"
+OTHER_SITE = "a page of another site may not use this server: open the server's own page"
+OTHER_NAME = "this server answers to localhost only while it has no key: start it with --api-key"
+LOCAL_NAMES = frozenset({"localhost", "127.0.0.1", "::1"})
+
+
+class Door:
+    """ASGI middleware that lets in who may come, and notes the tenant in the request's state."""
+
+    def __init__(self, app: ASGIApp, settings: Settings) -> None:
+        self._app, self._keys = app, settings.keys
+        self._names = LOCAL_NAMES | {settings.host} if settings.local and not settings.keys else None
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Let a request in, or refuse it."""
+        if scope["type"] == "lifespan":
+            await self._app(scope, receive, send)
+            return
+        if scope["type"] != "http":  # no route of ours is a websocket
+            await send({"type": "websocket.close", "code": 1008})
+            return
+        if is_open(scope):
+            await self._app(scope, receive, send)
+            return
+        headers = Headers(scope=scope)
+        tenant = self._keys.tenant(given_key(headers))
+        refused = self._refused(scope["method"], headers, tenant)
+        if refused is not None:
+            answer = respond(refused)
+            if refused.status == 401:
+                answer.headers["WWW-Authenticate"] = 'Basic realm="infinipot", charset="UTF-8"'
+            await answer(scope, receive, send)
+            return
+        scope.setdefault("state", {})["tenant"] = tenant
+        await self._app(scope, receive, send)
+
+    def _refused(self, method: str, headers: Headers, tenant: str | None) -> ApiError | None:
+        if tenant is None:
+            said = NO_KEY if given_key(headers) is None else WRONG_KEY
+            return ApiError(401, said, code="invalid_api_key")
+        if from_elsewhere(method, headers):
+            return ApiError(403, OTHER_SITE, code="cross_site")
+        if self._names is not None and _name(headers.get("host", "")) not in self._names:
+            return ApiError(403, OTHER_NAME, code="unknown_host")
+        return None
+
+
+def is_open(scope: Scope) -> bool:
+    """Say whether a request needs no key."""
+    return scope["path"] == "/health" and scope["method"] in ("GET", "HEAD")
+
+
+def given_key(headers: Headers) -> bytes | None:
+    """Return the key a request brings; None where it brings none, or several headers of one name."""
+    for name, read in (("authorization", _authorization), ("x-api-key", str.encode)):
+        values: Sequence[str] = headers.getlist(name)
+        if values:
+            return read(values[0]) if len(values) == 1 else None
+    return None
+
+
+def _authorization(value: str) -> bytes | None:
+    scheme, _, rest = value.strip().partition(" ")
+    if scheme.lower() == "bearer":
+        return rest.strip().encode()
+    if scheme.lower() != "basic":
+        return None
+    try:
+        decoded = base64.b64decode(rest.strip(), validate=True)
+    except (binascii.Error, ValueError):
+        return None
+    return decoded.partition(b":")[2]
+
+
+def from_elsewhere(method: str, headers: Headers) -> bool:
+    """Say whether a browser sent this for a page of another origin; a link that is followed is harmless."""
+    site, mode, purpose = (headers.get(f"sec-fetch-{name}") for name in ("site", "mode", "dest"))
+    if site in ("cross-site", "same-site"):
+        return (mode, purpose) != ("navigate", "document") or method not in ("GET", "HEAD")
+    origin = headers.get("origin")
+    if origin is None:
+        return False
+    try:
+        return urlsplit(origin).netloc.lower() != headers.get("host", "").lower()
+    except ValueError:
+        return True
+
+
+def _name(host: str) -> str:
+    """Return a Host header without its port."""
+    try:
+        return (urlsplit(f"//{host}").hostname or "").lower()
+    except ValueError:
+        return ""

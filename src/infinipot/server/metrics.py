@@ -1,0 +1,137 @@
+"""Numbers for Prometheus, in a registry of their own: two servers in one process do not mix.
+
+Labels are a route's pattern, never an address: no tenant's names, and a bounded number of series.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from prometheus_client import CollectorRegistry, Counter, Histogram, generate_latest
+from prometheus_client.core import GaugeMetricFamily, Metric
+from prometheus_client.registry import Collector
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from infinipot.server.orders import Answered, Event, Piece, Reading
+
+log = logging.getLogger("infinipot.access")
+
+KNOWN = frozenset({"GET", "HEAD", "POST", "PUT", "DELETE", "PATCH", "OPTIONS"})
+SECONDS = (0.01, 0.03, 0.1, 0.3, 1, 3, 10, 30, 100, 300, 1000)
+GAUGES = {
+    "slots_busy": "Slots at work.",
+    "queued": "Requests that wait for a slot.",
+    "conversations": "Conversations whose pot is kept.",
+    "pots_bytes": "Bytes of all pots in memory, fixed at the start.",
+    "memory_bytes": "Bytes this process holds.",
+    "memory_bound_bytes": "Bytes it said at the start that it would hold at most.",
+}
+
+
+class Kitchenware(Collector):
+    """What the kitchen knows at the moment it is asked."""
+
+    def __init__(self, state: Callable[[], dict[str, Any]]) -> None:
+        self._state = state
+
+    def collect(self) -> Iterator[Metric]:
+        """Yield a gauge for every number."""
+        state = self._state()
+        for name, help in GAUGES.items():
+            if isinstance(state.get(name), (int, float)):
+                yield GaugeMetricFamily(f"infinipot_{name}", help, value=state[name])
+
+
+class Metrics:
+    """Everything that is counted."""
+
+    def __init__(self, state: Callable[[], dict[str, Any]]) -> None:
+        self.registry = CollectorRegistry()
+        self.registry.register(Kitchenware(state))
+        names = ("route", "method", "status")
+        self.requests = Counter("infinipot_requests", "Requests.", names, registry=self.registry)
+        self.seconds = Histogram(
+            "infinipot_request_seconds",
+            "Time of a request.",
+            ["route"],
+            buckets=SECONDS,
+            registry=self.registry,
+        )
+        self.first = Histogram(
+            "infinipot_first_token_seconds",
+            "Time from a request to the first text of its answer.",
+            buckets=SECONDS,
+            registry=self.registry,
+        )
+        self.read = Counter("infinipot_tokens_read", "Tokens read.", registry=self.registry)
+        self.cached = Counter("infinipot_tokens_cached", "Tokens known before.", registry=self.registry)
+        self.written = Counter("infinipot_tokens_generated", "Tokens generated.", registry=self.registry)
+        self.cycles = Counter("infinipot_cycles", "Distillations.", registry=self.registry)
+
+    def text(self) -> bytes:
+        """Return the exposition."""
+        return generate_latest(self.registry)
+
+    def watch(self) -> Watch:
+        """Return what follows one order."""
+        return Watch(self)
+
+
+class Watch:
+    """Counts what one order does."""
+
+    def __init__(self, metrics: Metrics) -> None:
+        self._metrics, self._started = metrics, time.perf_counter()
+        self._processed: int | None = None
+        self._cycles: int | None = None
+        self._spoke = False
+
+    def see(self, event: Event) -> None:
+        """Take note of an event."""
+        if isinstance(event, Reading):
+            before = event.cached if self._processed is None else self._processed
+            self._metrics.read.inc(max(0, event.processed - before))
+            self._processed = event.processed
+            cycles = event.progress.cycles
+            if self._cycles is not None:  # before the first event a kept pot has cycles of its own
+                self._metrics.cycles.inc(max(0, cycles - self._cycles))
+            self._cycles = cycles
+        elif isinstance(event, Piece) and not self._spoke:
+            self._spoke = True
+            self._metrics.first.observe(time.perf_counter() - self._started)
+        elif isinstance(event, Answered):
+            self._metrics.written.inc(event.usage.completion)
+            self._metrics.cached.inc(event.usage.cached)
+
+
+class Counted:
+    """ASGI middleware: counts requests and writes the access log, which has nothing a caller sent."""
+
+    def __init__(self, app: ASGIApp, metrics: Metrics) -> None:
+        self._app, self._metrics = app, metrics
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Serve a request, and count it."""
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        status, started = 499, time.perf_counter()  # 499: the client left first
+
+        async def noting(message: Message) -> None:
+            nonlocal status
+            if message["type"] == "http.response.start":
+                status = message["status"]
+            await send(message)
+
+        try:
+            await self._app(scope, receive, noting)
+        finally:
+            seconds = time.perf_counter() - started
+            route = getattr(scope.get("route"), "path", None) or "other"
+            method = scope["method"] if scope["method"] in KNOWN else "other"
+            self._metrics.requests.labels(route, method, str(status)).inc()
+            self._metrics.seconds.labels(route).observe(seconds)
+            log.info("%s %s %d %.0f ms", method, route, status, seconds * 1000)

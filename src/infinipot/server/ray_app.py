@@ -1,0 +1,85 @@
+"""The same app on Ray Serve: several replicas, each with its own model and pots in memory, one pot store.
+
+Settings are the `INFINIPOT_*` variables of `infinipot serve`; address and number of replicas are Ray's, see
+deploy/ray-serve.yaml. A conversation that goes on at another replica is read again there, and a kept pot
+is the same at all of them. Imported by Ray only.
+"""
+
+from __future__ import annotations
+
+import importlib
+import logging
+import os
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from ray import serve
+
+from infinipot.errors import ConfigError
+from infinipot.server.settings import Settings
+
+if TYPE_CHECKING:
+    from fastapi import FastAPI
+
+    from infinipot.api import Engine
+    from infinipot.recipes import Recipe
+
+Build = Callable[[Settings], "tuple[Engine, Recipe]"]
+DEFAULT_BUILD = "infinipot.server.ray_app:build"
+
+
+def build(settings: Settings) -> tuple[Engine, Recipe]:
+    """Load the model of the settings, and the recipe it is served with."""
+    from infinipot.api import open_engine
+    from infinipot.recipes import Recipe
+
+    recipe = Recipe.named(settings.recipe, capacity=settings.capacity)
+    engine = open_engine(settings.model, settings.device, settings.dtype)
+    return engine, replace(recipe, format=engine.format)
+
+
+def find_build(path: str) -> Build:
+    """Return a function by its address, `module:name`."""
+    module, _, name = path.partition(":")
+    try:
+        found: Build = getattr(importlib.import_module(module), name)
+    except (ImportError, AttributeError, ValueError):
+        raise ConfigError(f"INFINIPOT_BUILD is '{path}': use MODULE:FUNCTION") from None
+    return found
+
+
+def make_app(variables: Mapping[str, str]) -> FastAPI:
+    """Return the whole app with its model, as one replica runs it."""
+    from infinipot.server.app import create_app
+    from infinipot.server.kitchen import Kitchen
+    from infinipot.store import open_store
+
+    settings = Settings.of_variables(variables)
+    engine, recipe = find_build(variables.get("INFINIPOT_BUILD", DEFAULT_BUILD))(settings)
+    store = open_store(settings.store)
+    kitchen = Kitchen(engine, recipe, store, settings.slots, settings.conversations, settings.queue)
+    return create_app(settings, kitchen, store, ready_first=True)  # Ray sends requests as soon as it is up
+
+
+@serve.deployment(name="Server")
+@serve.ingress()
+class Server:
+    """One replica."""
+
+    def __init__(self) -> None:
+        logging.getLogger("infinipot").setLevel(logging.INFO)
+        self._app = make_app(os.environ)
+
+    def __serve_build_asgi_app__(self) -> FastAPI:
+        return self._app
+
+    def check_health(self) -> None:
+        """Tell Ray to replace a replica whose kitchen died."""
+        if self._app.state.service.dead:
+            raise RuntimeError("the kitchen died")
+
+
+def application(_: dict[str, Any]) -> Any:
+    """Return what `serve run` runs."""
+    return Server.bind()  # type: ignore[attr-defined]  # the decorators make it a deployment

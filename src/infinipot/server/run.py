@@ -1,0 +1,150 @@
+"""The server as a process: one socket, one event loop, and an end that loses nothing that was accepted.
+
+The first SIGTERM or Ctrl-C drains: no new work, `/ready` says 503, what runs goes on for as long as the
+settings allow. The second ends at once.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import socket
+from types import FrameType
+
+import h11
+import uvicorn
+from fastapi import FastAPI
+from sse_starlette.sse import AppStatus
+from uvicorn.protocols.http.h11_impl import H11Protocol
+
+from infinipot.errors import ConfigError
+from infinipot.server.service import Service
+from infinipot.server.settings import Settings
+
+log = logging.getLogger("infinipot.server")
+
+MOST_HEADERS = 32_768  # bytes
+CONNECTIONS = 512
+HEADERS_S = 30.0  # time to send them
+FLUSH_S = 5  # time for the last bytes of what is done
+
+
+def listen(settings: Settings) -> socket.socket:
+    """Take the address before a model is loaded for nothing."""
+    where = f"{settings.host or 'any address'}, port {settings.port}"
+    try:
+        found = socket.getaddrinfo(
+            settings.host or None, settings.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+        )
+        family, kind, protocol, _, address = found[0]
+        taken = socket.socket(family, kind, protocol)
+        taken.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        taken.bind(address)
+    except OSError as error:
+        reason = (error.strerror or str(error)).lower()
+        raise ConfigError(f"cannot listen on {where}: {reason}; use another --port or --host") from error
+    return taken
+
+
+def address_of(taken: socket.socket) -> str:
+    """Return where a browser finds the server."""
+    host, port = taken.getsockname()[:2]
+    return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
+
+
+def serve(app: FastAPI, taken: socket.socket) -> None:
+    """Serve until told to stop; raise what kept the kitchen from starting."""
+    AppStatus.enable_automatic_graceful_drain = False  # streams end when their answers do
+    service: Service = app.state.service
+    config = uvicorn.Config(
+        app,
+        http=Protocol,
+        ws="none",
+        loop="asyncio",
+        log_config=None,
+        access_log=False,  # it has addresses with their queries; ours has not
+        server_header=False,
+        proxy_headers=False,
+        h11_max_incomplete_event_size=MOST_HEADERS,
+        limit_concurrency=CONNECTIONS,
+        timeout_graceful_shutdown=FLUSH_S,
+    )
+    Server(config, service, address_of(taken)).run(sockets=[taken])
+    if service.failed is not None:
+        raise service.failed
+
+
+class Server(uvicorn.Server):
+    """uvicorn, with an end in two steps."""
+
+    def __init__(self, config: uvicorn.Config, service: Service, address: str) -> None:
+        super().__init__(config)
+        self._service, self._address = service, address
+        self._signals = 0
+        self._draining: asyncio.Task[None] | None = None
+        self._announced = False
+
+    def handle_exit(self, sig: int, frame: FrameType | None) -> None:  # noqa: ARG002
+        """Take note of a signal; the loop acts on it within a tick."""
+        self._signals += 1
+
+    async def on_tick(self, counter: int) -> bool:
+        """Look, ten times a second, whether there is something to say or to end."""
+        if self._signals and self._draining is None:
+            self._service.closing = True
+            log.info("closing: what was accepted is finished first")
+            self._draining = asyncio.create_task(self._drain())
+        if self._signals > 1 or self._service.failed is not None:
+            self.should_exit = self.force_exit = True
+        if self._service.kitchen.ready and not self._announced:
+            self._announced = True
+            self._announce()
+        return await super().on_tick(counter)
+
+    async def _drain(self) -> None:
+        await asyncio.to_thread(self._service.kitchen.stop, self._service.settings.drain_s)
+        self.should_exit = True
+
+    def _announce(self) -> None:
+        state = self._service.kitchen.state()
+        log.info("%s is ready at %s", self._service.model, self._address)
+        log.info(
+            "%d slots and %d conversations of %d entries: %.2f GB of pots, at most %.2f GB in all",
+            self._service.settings.slots,
+            self._service.settings.conversations,
+            state["capacity"],
+            state["pots_bytes"] / 1e9,
+            state["memory_bound_bytes"] / 1e9,
+        )
+
+
+class Protocol(H11Protocol):
+    """uvicorn's HTTP, with a bound on the time a request's head may take."""
+
+    _late: asyncio.TimerHandle | None = None
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        """Begin to wait for a request."""
+        super().connection_made(transport)
+        self._wait()
+
+    def data_received(self, data: bytes) -> None:
+        """Take bytes; wait on only while they are no whole head."""
+        super().data_received(data)
+        if self.conn.their_state is not h11.IDLE:
+            self._done()
+        elif self._late is None:
+            self._wait()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Wait no more."""
+        self._done()
+        super().connection_lost(exc)
+
+    def _wait(self) -> None:
+        self._late = self.loop.call_later(HEADERS_S, self.transport.close)
+
+    def _done(self) -> None:
+        if self._late is not None:
+            self._late.cancel()
+            self._late = None

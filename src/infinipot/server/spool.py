@@ -1,0 +1,131 @@
+"""Files on their way in and out: temporary, hashed and checked as they come, never held in memory.
+
+Each is gone when its request ends, however it ends.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import hashlib
+import tempfile
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO
+
+from starlette.requests import ClientDisconnect, Request
+from starlette.responses import Response, StreamingResponse
+
+from infinipot.files import Decoder
+from infinipot.server.errors import ApiError
+from infinipot.server.service import Service
+from infinipot.store import PotStore
+
+BLOCK = 2**18  # bytes written at once, away from the event loop
+UPLOAD = "the upload"
+
+
+@dataclass(frozen=True)
+class Spooled:
+    """An upload that is all here."""
+
+    path: Path
+    sha256: str
+    bytes: int
+
+
+@asynccontextmanager
+async def spooled(request: Request, text: bool) -> AsyncIterator[Spooled]:
+    """Take in the body; of a text, every byte is checked to be UTF-8 before the next is read."""
+    service = Service.of(request)
+    folder = await asyncio.to_thread(
+        tempfile.TemporaryDirectory, prefix="infinipot-", dir=service.settings.spool
+    )
+    try:
+        path = Path(folder.name) / "upload"
+        with one_of(service), path.open("wb") as file:
+            intake = _Intake(file, Decoder(UPLOAD) if text else None)
+            await _receive(request, intake)
+        yield Spooled(path, intake.digest.hexdigest(), intake.size)
+    finally:
+        await asyncio.shield(asyncio.to_thread(folder.cleanup))
+
+
+async def exported(store: PotStore, name: str, spool: Path) -> Response:
+    """Return a pot's file; the copy that is sent is gone from the disk before its first byte is."""
+    folder = await asyncio.to_thread(tempfile.TemporaryDirectory, prefix="infinipot-", dir=spool)
+    try:
+        path = Path(folder.name) / "pot"
+        await asyncio.to_thread(store.export, name, path)
+        file = path.open("rb")
+        size = path.stat().st_size
+    finally:
+        await asyncio.shield(asyncio.to_thread(folder.cleanup))
+    headers = {"Content-Length": str(size), "Content-Disposition": f'attachment; filename="{name}.pot"'}
+    return StreamingResponse(_blocks(file), headers=headers, media_type="application/octet-stream")
+
+
+def _blocks(file: IO[bytes]) -> Iterator[bytes]:
+    with file:
+        while block := file.read(BLOCK):
+            yield block
+
+
+class one_of:  # noqa: N801  reads as a part of `with`
+    """One of the few uploads that are received at once: they fill a disk."""
+
+    def __init__(self, service: Service) -> None:
+        self._service = service
+
+    def __enter__(self) -> None:
+        if self._service.uploads >= self._service.settings.max_uploads:
+            raise ApiError(429, "too many uploads at once: try again", code="busy", retry_after=5)
+        self._service.uploads += 1
+
+    def __exit__(self, *_: object) -> None:
+        self._service.uploads -= 1
+
+
+class _Intake:
+    """Bytes to a file, a digest and a check."""
+
+    def __init__(self, file: IO[bytes], decoder: Decoder | None) -> None:
+        self._file, self._decoder = file, decoder
+        self.digest, self.size = hashlib.sha256(), 0
+
+    def take(self, data: bytes) -> None:
+        if self._decoder is not None:
+            self._decoder.push(data)
+        self.digest.update(data)
+        self._file.write(data)
+        self.size += len(data)
+
+    def end(self) -> None:
+        if self._decoder is not None:
+            self._decoder.end()
+        self._file.flush()
+
+
+async def _receive(request: Request, intake: _Intake) -> None:
+    waiting = bytearray()
+    try:
+        async for part in request.stream():
+            waiting += part
+            if len(waiting) >= BLOCK:
+                await asyncio.to_thread(intake.take, bytes(waiting))
+                waiting.clear()
+        if waiting:
+            await asyncio.to_thread(intake.take, bytes(waiting))
+        await asyncio.to_thread(intake.end)
+    except ClientDisconnect:
+        raise ApiError(499, "the client left before the upload was whole") from None
+    except OSError as error:
+        raise _no_room(error) from error
+
+
+def _no_room(error: OSError) -> ApiError:
+    full = error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+    said = "the server's disk is full: try again later" if full else "the server cannot keep uploads now"
+    return ApiError(507, said, code="no_room")

@@ -1,0 +1,104 @@
+"""Server-sent events from an order: comments keep the line open, and a caller that leaves frees its slot."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
+from contextlib import suppress
+from typing import Any
+
+from sse_starlette import EventSourceResponse, ServerSentEvent
+from sse_starlette.sse import SendTimeoutError
+from starlette.types import Receive, Scope, Send
+
+from infinipot.errors import InfiniPotError
+from infinipot.server import errors
+from infinipot.server.orders import Event
+from infinipot.server.service import Service
+from infinipot.server.ticket import Ticket
+
+KEEP_ALIVE_S = 15
+SEND_S = 60.0  # a client that takes nothing for so long is let go
+PEEK_S = 1.0  # how long a stream waits for its first event: an error then still has a status of its own
+
+SSE = {"text/event-stream": {"schema": {"type": "string"}}}  # for the OpenAPI document
+
+Said = dict[str, str]  # "data", and "event" where it has a name
+Render = Callable[[AsyncIterator[Event]], AsyncGenerator[Said, None]]
+
+
+def said(data: dict[str, Any], event: str | None = None) -> Said:
+    """Return one server-sent event; ASCII, so that no character can be taken for the end of a line."""
+    return {"data": json.dumps(data)} | ({} if event is None else {"event": event})
+
+
+def told(error: Exception) -> dict[str, Any]:
+    """Return an error as its caller may see it; what is not the caller's doing goes to the log."""
+    if not isinstance(error, InfiniPotError):
+        errors.log.error("a stream failed", exc_info=error)
+    return errors.body(errors.refusal(error))
+
+
+async def stream(service: Service, ticket: Ticket, render: Render) -> EventStream:
+    """Return an order's events as a stream, or raise what went wrong before there were any."""
+    events = service.events(ticket)
+    first = asyncio.ensure_future(_next(events))
+    try:
+        await asyncio.wait({first}, timeout=PEEK_S)
+        if first.done():
+            first.result()
+    except BaseException:
+        first.cancel()
+        ticket.cancel()
+        raise
+    return EventStream(render(_resumed(first, events)), ticket, first)
+
+
+async def _next(events: AsyncIterator[Event]) -> Event | None:
+    async for event in events:
+        return event
+    return None
+
+
+async def _resumed(
+    first: asyncio.Future[Event | None], events: AsyncGenerator[Event, None]
+) -> AsyncGenerator[Event, None]:
+    event = await first
+    try:
+        if event is not None:
+            yield event
+        async for event in events:
+            yield event
+    finally:
+        await events.aclose()
+
+
+class EventStream(EventSourceResponse):
+    """A stream that takes its order back, however it ends: also before its first byte was sent."""
+
+    def __init__(
+        self, content: AsyncGenerator[Said, None], ticket: Ticket, first: asyncio.Future[Event | None]
+    ) -> None:
+        super().__init__(
+            content,
+            ping=KEEP_ALIVE_S,
+            ping_message_factory=lambda: ServerSentEvent(comment="keep-alive"),
+            send_timeout=SEND_S,
+            sep="\n",
+        )
+        self._content, self._ticket, self._first = content, ticket, first
+        self.after: Callable[[], Awaitable[object]] | None = None  # what is to be done when it is over
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Send the stream to its end, or its client's."""
+        try:
+            with suppress(SendTimeoutError):
+                await super().__call__(scope, receive, send)
+        finally:
+            self._ticket.cancel()
+            self._first.cancel()
+            with suppress(RuntimeError):  # it is being closed already
+                await self._content.aclose()
+            if self.after is not None:
+                await self.after()

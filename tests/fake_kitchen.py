@@ -1,0 +1,121 @@
+"""A kitchen without a model, for tests of what is around one: it says the same thing to everybody."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from infinipot.errors import InfiniPotError
+from infinipot.reader import Progress
+from infinipot.server.orders import Answered, Brew, Kept, Order, Piece, Reading, Usage
+from infinipot.server.ticket import Ticket
+from infinipot.state import State
+from infinipot.store import Card, PotStore
+from infinipot.trace import Word
+
+PIECES = ("Hello", ", ", "wörld", ' "quoted"\n', "\u2028 end")
+SAID = "".join(PIECES)
+
+
+class FakeKitchen:
+    """What the server needs of a kitchen."""
+
+    def __init__(self, store: PotStore) -> None:
+        self.store = store
+        self.alive, self.ready, self.reason = True, False, ""
+        self.pause = 0.0  # seconds between two events
+        self.refuse: InfiniPotError | None = None  # instead of a ticket
+        self.fail: Exception | None = None  # after the first piece
+        self.fail_first: Exception | None = None  # before anything
+        self.orders: list[Order] = []
+        self.running = 0
+        self.cancelled = 0
+        self.stopped: float | None = None
+
+    def start(self) -> None:
+        self.ready = True
+
+    def stop(self, wait_s: float) -> None:
+        self.ready, self.stopped = False, wait_s
+
+    def state(self) -> dict[str, Any]:
+        return {
+            "slots": [{"busy": False}] * 2,
+            "slots_busy": self.running,
+            "queued": 0,
+            "capacity": 128,
+            "pots_bytes": 1,
+            "memory_bytes": 2,
+            "memory_bound_bytes": 3,
+            "conversations": 0,
+            "model": "toy",
+            "recipe": {},
+        }
+
+    def words(self, tenant: str, name: str) -> list[Word]:
+        return [Word("Hello", 0, 5, 0.5, 1.25)]
+
+    def submit(self, order: Order) -> Ticket:
+        if self.refuse is not None:
+            raise self.refuse
+        self.orders.append(order)
+        ticket = Ticket(order)
+        self._task = asyncio.get_running_loop().create_task(self._play(ticket))
+        return ticket
+
+    async def _play(self, ticket: Ticket) -> None:
+        self.running += 1
+        try:
+            for event in self._events(ticket.order):
+                await asyncio.sleep(self.pause)
+                if ticket.cancelled:
+                    self.cancelled += 1
+                    return
+                ticket.put(event)
+        except Exception as error:
+            ticket.put(error)
+        finally:
+            self.running -= 1
+
+    def _events(self, order: Order) -> Any:
+        if self.fail_first is not None:
+            raise self.fail_first
+        for done in (0, 4, 8):
+            size = order.bytes if isinstance(order, Brew) else 0
+            yield Reading(Progress(done, done // 4, done, 128, 0.5), done, 0, 8, 0.25, size * done // 8)
+        if isinstance(order, Brew):
+            assert order.file.stat().st_size == order.bytes
+            if self.fail is not None:
+                raise self.fail
+            yield Kept(self._saved(order), order.name)
+            return
+        for piece in PIECES:
+            yield Piece(piece)
+            if self.fail is not None:
+                raise self.fail
+        yield Answered("stop", Usage(8, 2, len(PIECES)))
+
+    def _saved(self, order: Brew) -> Card:
+        state = State({"x": torch.zeros(4)}, {"n": 1})
+        return self.store.space(order.tenant).save(
+            order.name, state, card(order.title, order.sha256, order.bytes), order.replace or order.append
+        )
+
+
+def card(title: str = "A text", sha256: str = "d" * 64, bytes: int = 5) -> Card:
+    """A card that any store keeps."""
+    marks = {"weights": "a" * 64, "tokenizer": "b" * 64, "rope": "c" * 64, "source_sha256": sha256}
+    times = {"created": "2026-01-02T03:04:05Z", "updated": "2026-01-02T03:04:05Z"}
+    sizes = {"tokens_read": 8, "cycles": 2, "fill": 8, "capacity": 128, "source_bytes": bytes}
+    recipe = {"name": "infinipot"}
+    return Card(
+        model="toy", dtype="float32", recipe=recipe, title=title, infinipot="0", **marks, **times, **sizes
+    )
+
+
+def spooled(folder: Path) -> list[Path]:
+    """What is left of uploads."""
+    return [path for path in folder.rglob("*") if path.is_file()]

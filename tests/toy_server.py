@@ -1,0 +1,142 @@
+"""A whole server with a toy model, as a process of its own: `python tests/toy_server.py '{"slots": 2}'`.
+
+It prints its port. `pause` makes every forward pass take that long. A text with FAULT in it makes the model
+fail as if memory had run out; one with DEATH in it ends the kitchen.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import subprocess
+import sys
+import time
+import urllib.request
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+FAULT, DEATH = "OUT-OF-MEMORY", "KILL-THE-KITCHEN"
+
+
+def toy_engine(pause: float = 0.0) -> Any:
+    """A toy engine; some texts break it."""
+    import torch
+
+    from infinipot.api import Engine
+    from infinipot.testing import ByteTokenizer
+    from infinipot.toy import ToyModel
+
+    torch.set_num_threads(1)
+    model, tokenizer = ToyModel(), ByteTokenizer()
+    forward = model.forward
+
+    def slowly(tokens: Any, pot: Any) -> Any:
+        text = tokenizer.decode([token for token in tokens.flatten().tolist() if token < 256])
+        if FAULT in text:
+            raise RuntimeError("CUDA error: cannot allocate memory for tensor of secret size")
+        if DEATH in text:
+            raise SystemExit(1)
+        time.sleep(pause)
+        return forward(tokens, pot)
+
+    model.forward = slowly  # type: ignore[method-assign]
+    return Engine("toy", "chat", model, tokenizer)  # type: ignore[arg-type]
+
+
+def ray_build(settings: Any) -> Any:
+    """What a replica on Ray serves in tests."""
+    from infinipot.recipes import Recipe
+
+    return toy_engine(0.02), Recipe.named(capacity=settings.capacity, format="chat")
+
+
+def main(told: dict[str, Any]) -> None:
+    from infinipot.recipes import Recipe
+    from infinipot.server import run
+    from infinipot.server.app import create_app
+    from infinipot.server.keys import Keys
+    from infinipot.server.kitchen import Kitchen
+    from infinipot.server.settings import Settings
+    from infinipot.store import open_store
+
+    logging.basicConfig(level=logging.DEBUG, stream=sys.stderr)
+    run.HEADERS_S = told.pop("headers_s", run.HEADERS_S)
+    pause, store = told.pop("pause", 0.0), open_store(told["store"])
+    keys, spool = Keys.of(told.pop("keys", [])), Path(told.pop("spool"))
+    settings = Settings(model="toy", port=0, keys=keys, spool=spool, **{"capacity": 256, **told})
+    taken = run.listen(settings)
+    recipe = Recipe.named(capacity=settings.capacity, format="chat")
+    kitchen = Kitchen(
+        toy_engine(pause), recipe, store, settings.slots, settings.conversations, settings.queue
+    )
+    print(taken.getsockname()[1], flush=True)  # noqa: T201  for whoever started it
+    run.serve(create_app(settings, kitchen, store), taken)
+
+
+@dataclass
+class Running:
+    """A server that runs."""
+
+    process: subprocess.Popen[bytes]
+    url: str
+    log: Path
+    folder: Path
+
+    def get(self, path: str, key: str = "") -> tuple[int, bytes]:
+        request = urllib.request.Request(self.url + path, headers={"X-API-Key": key} if key else {})
+        try:
+            with urllib.request.urlopen(request, timeout=20) as answer:
+                return answer.status, answer.read()
+        except urllib.error.HTTPError as error:
+            with error:
+                return error.code, error.read()
+
+    def state(self) -> dict[str, Any]:
+        return json.loads(self.get("/v1/state")[1])
+
+
+@contextmanager
+def running(folder: Path, **told: Any) -> Iterator[Running]:
+    """Start a server; end it at the end."""
+    (folder / "spool").mkdir(exist_ok=True)
+    told = {"store": str(folder / "pots"), "spool": str(folder / "spool"), **told}
+    log = folder / "log.txt"
+    with log.open("wb") as errors:
+        process = subprocess.Popen(
+            [sys.executable, __file__, json.dumps(told)],
+            stdout=subprocess.PIPE,
+            stderr=errors,
+            env={**os.environ, "OMP_NUM_THREADS": "1"},
+        )
+        assert process.stdout is not None
+        try:
+            port = process.stdout.readline().decode().strip()
+            assert port, log.read_text()
+            server = Running(process, f"http://127.0.0.1:{port}", log, folder)
+            _await_ready(server, (told.get("keys") or [""])[0])
+            yield server
+        finally:
+            if process.poll() is None:
+                process.kill()
+            process.wait(20)
+            process.stdout.close()
+
+
+def _await_ready(server: Running, key: str) -> None:
+    for _ in range(600):
+        assert server.process.poll() is None, server.log.read_text()
+        try:
+            if server.get("/ready", key)[0] == 200:
+                return
+        except OSError:
+            pass
+        time.sleep(0.05)
+    raise AssertionError(server.log.read_text())
+
+
+if __name__ == "__main__":
+    main(json.loads(sys.argv[1]))

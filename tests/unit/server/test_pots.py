@@ -1,0 +1,262 @@
+"""Uploads into pots, pots as files; nothing is left behind, and no tenant sees another's."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import tracemalloc
+from collections.abc import AsyncIterator, Callable, Iterator
+from dataclasses import replace
+from typing import Any
+
+import anyio
+import pytest
+
+from fake_kitchen import FakeKitchen, spooled
+from infinipot.errors import StoreError
+from infinipot.server.orders import Brew, FaultError
+from infinipot.server.settings import Settings
+
+from .conftest import KEY, OTHER_KEY, Client, calling, data_of, made
+
+
+@pytest.fixture(autouse=True)
+def _nothing_is_left(settings: Settings) -> Iterator[None]:
+    yield
+    assert spooled(settings.spool) == []
+    assert list(settings.spool.iterdir()) == []
+
+
+def make(client: Client, name: str = "book", content: Any = "Once upon a time", **more: Any) -> Any:
+    return client("POST", f"/v1/pots/{name}", content=content, **more)
+
+
+def test_a_text_becomes_a_pot(client: Client, kitchen: FakeKitchen) -> None:
+    got = make(client, params={"title": "A book", "catalyst": "general-1"})
+    assert got.status_code == 201
+    pot = got.json()
+    assert (pot["id"], pot["object"], pot["title"], pot["source_bytes"]) == ("book", "pot", "A book", 16)
+    (order,) = kitchen.orders
+    assert isinstance(order, Brew)
+    assert order.sha256 == hashlib.sha256(b"Once upon a time").hexdigest()
+    assert (order.tenant, order.name, order.bytes, order.catalyst) == ("public", "book", 16, "general-1")
+    assert client("GET", "/v1/pots").json()["data"] == [pot]
+    assert client("GET", "/v1/pots/book").json() == pot
+    assert client("DELETE", "/v1/pots/book").json() == {"id": "book", "object": "pot", "deleted": True}
+    assert client("GET", "/v1/pots/book").status_code == 404
+
+
+def test_words(client: Client) -> None:
+    make(client)
+    told = client("GET", "/v1/pots/book/words").json()
+    assert told["words"] == [{"text": "Hello", "start": 0, "end": 5, "share": 0.5, "novelty": 1.25}]
+    assert told["tokens_read"] == 8
+
+
+@pytest.mark.parametrize(
+    "how", [{"params": {"stream": "true"}}, {"headers": {"Accept": "text/event-stream"}}]
+)
+def test_reading_is_followed_by_events(client: Client, how: dict[str, Any]) -> None:
+    got = make(client, **how)
+    assert got.status_code == 201
+    names = [line.removeprefix("event: ") for line in got.text.splitlines() if line.startswith("event: ")]
+    assert names == ["progress"] * 3 + ["done"]
+    *steps, pot = [json.loads(data) for data in data_of(got.text)]
+    assert steps[1] == {
+        "tokens_read": 4,
+        "cycles": 1,
+        "fill": 4,
+        "capacity": 128,
+        "seconds": 0.5,
+        "bytes_read": 8,
+        "bytes_total": 16,
+    }
+    assert pot["id"] == "book"
+
+
+def test_an_error_while_reading_is_an_event(client: Client, kitchen: FakeKitchen) -> None:
+    kitchen.fail = FaultError("out of memory")
+    got = make(client, params={"stream": "true"})
+    assert "event: error" in got.text
+    assert json.loads(data_of(got.text)[-1])["error"]["type"] == "server_error"
+    assert make(client).status_code == 503
+
+
+def test_append_and_replace(client: Client, kitchen: FakeKitchen) -> None:
+    assert client("POST", "/v1/pots/book/append", content="more").status_code == 404
+    make(client, params={"title": "First"})
+    taken = make(client)
+    assert (taken.status_code, taken.json()["error"]["code"]) == (409, "pot_exists")
+    more = client("POST", "/v1/pots/book/append", content="more")
+    assert (more.status_code, more.json()["title"]) == (201, "First")
+    assert isinstance(kitchen.orders[-1], Brew)
+    assert kitchen.orders[-1].append
+    assert make(client, params={"replace": "true"}).status_code == 201
+
+
+@pytest.mark.parametrize(
+    ("content", "headers", "status", "says"),
+    [
+        (b"", {}, 400, "no text"),
+        (b" \n", {}, 400, "no text"),
+        (b"abc\0def", {}, 400, "binary"),
+        ("café".encode("latin1"), {}, 400, "not UTF-8"),
+        ("no".encode("utf-16"), {}, 400, "UTF-16"),
+        ("ö".encode()[:1], {}, 400, "not UTF-8"),
+        (b"x=1", {"Content-Type": "application/x-www-form-urlencoded"}, 415, "text/plain"),
+        (b"--x", {"Content-Type": "multipart/form-data; boundary=x"}, 415, "text/plain"),
+        (b"abc", {"Content-Type": "text/plain; charset=latin-1"}, 415, "UTF-8"),
+        (b"abc", {"Content-Encoding": "gzip"}, 415, "compressed"),
+    ],
+)
+def test_what_is_no_text_is_refused(
+    client: Client, content: bytes, headers: dict[str, str], status: int, says: str
+) -> None:
+    got = make(client, content=content, headers=headers)
+    assert got.status_code == status
+    assert says in got.json()["error"]["message"]
+    assert client("GET", "/v1/pots").json()["data"] == []
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["%2e", ".hidden", "a..b", "a.", "%2e%2e", "a%00b", "%2fetc%2fpasswd", "a%5cb", "x" * 65, "ａ",
+     "․․", "con", "a%20b", "-x", "%252e%252e", "tenants%2Fabc"],
+)  # fmt: skip
+@pytest.mark.parametrize(
+    ("method", "rest"), [("POST", ""), ("GET", ""), ("DELETE", ""), ("GET", "/file"), ("PUT", "/file")]
+)
+def test_names_cannot_leave_the_store(client: Client, name: str, method: str, rest: str) -> None:
+    got = client(method, f"/v1/pots/{name}{rest}", content=b"text" if method in ("POST", "PUT") else None)
+    assert got.status_code in (400, 404, 405)
+    assert "error" in got.json()
+
+
+def test_a_pot_goes_out_and_comes_back(client: Client) -> None:
+    pot = make(client).json()
+    file = client("GET", "/v1/pots/book/file")
+    assert file.headers["content-disposition"] == 'attachment; filename="book.pot"'
+    assert len(file.content) == int(file.headers["content-length"])
+    back = client("PUT", "/v1/pots/copy/file", content=file.content)
+    assert back.status_code == 201
+    assert {**back.json(), "id": "book"} == pot
+    again = client("PUT", "/v1/pots/copy/file", content=file.content)
+    assert again.status_code == 409
+    assert client("PUT", "/v1/pots/copy/file?replace=true", content=file.content).status_code == 201
+
+
+@pytest.mark.parametrize("damage", ["cut", "flip", "pickle", "empty"])
+def test_what_is_no_pot_does_not_come_in(client: Client, settings: Settings, damage: str) -> None:
+    make(client)
+    whole = bytearray(client("GET", "/v1/pots/book/file").content)
+    whole[-3] ^= 1
+    bad = {"cut": bytes(whole[:-2]), "flip": bytes(whole), "pickle": b"\x80\x04cos\nsystem\n", "empty": b""}
+    got = client("PUT", "/v1/pots/copy/file", content=bad[damage])
+    assert (got.status_code, got.json()["error"]["code"]) == (400, "not_a_pot")
+    assert str(settings.spool) not in got.text
+    assert client("GET", "/v1/pots/copy").status_code == 404
+
+
+def test_a_store_that_cannot_write_tells_nothing_of_its_place(client: Client, kitchen: FakeKitchen) -> None:
+    kitchen.fail = StoreError("cannot write /home/someone/pots/a.pot: no space; free some")
+    kitchen.fail.__cause__ = OSError(28, "no space")
+    got = make(client)
+    assert got.status_code == 507
+    assert got.json()["error"]["message"] == "cannot write the store no space; free some"
+
+
+def test_a_full_disk_is_told(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
+    from infinipot.server import spool
+
+    def full(self: Any, data: bytes) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(spool._Intake, "take", full)
+    got = make(client)
+    assert (got.status_code, got.json()["error"]["code"]) == (507, "no_room")
+
+
+def test_tenants_do_not_see_each_other(as_tenant: Callable[[str], Client], kitchen: FakeKitchen) -> None:
+    first, second = as_tenant(KEY), as_tenant(OTHER_KEY)
+    assert make(first).status_code == 201
+    assert second("GET", "/v1/pots").json()["data"] == []
+    for method, rest in [("GET", ""), ("DELETE", ""), ("GET", "/words"), ("GET", "/file")]:
+        assert second(method, f"/v1/pots/book{rest}").status_code == 404
+    assert second("POST", "/v1/pots/book/append", content="x").status_code == 404
+    assert second.chat(pot="book").status_code == 404
+    assert make(second, content="another").status_code == 201  # the same name, another pot
+    assert first("GET", "/v1/pots/book").json()["source_bytes"] == 16
+    assert len({order.tenant for order in kitchen.orders}) == 2
+
+
+def test_a_question_about_a_pot(client: Client, kitchen: FakeKitchen) -> None:
+    got = client.chat(pot="book")
+    assert (got.status_code, got.json()["error"]["param"]) == (404, "pot")
+    assert client.chat(pot="../book").status_code == 400
+    make(client)
+    assert client.chat(pot="book").status_code == 200
+    assert kitchen.orders[-1].pot == "book"  # type: ignore[union-attr]
+
+
+def test_an_upload_too_large_is_refused_as_it_comes(client: Client) -> None:
+    taken = 0
+
+    async def endless() -> AsyncIterator[bytes]:
+        nonlocal taken
+        while True:
+            taken += 1024
+            yield b"x" * 1024
+
+    limit = 2**20
+    service = client.app.state.service
+    small = Client(made(replace(service.settings, max_upload=limit), service.kitchen))
+    got = make(small, content=endless())
+    assert got.status_code == 413
+    assert taken <= limit + 65_536
+    assert make(small, content=b"x" * (limit + 1)).status_code == 413  # by what it says it will send
+
+
+def test_only_so_many_uploads_at_once(client: Client) -> None:
+    client.app.state.service.uploads = 4
+    got = make(client)
+    assert (got.status_code, got.headers["retry-after"]) == (429, "5")
+    client.app.state.service.uploads = 0
+    assert make(client).status_code == 201
+
+
+def test_a_client_that_stops_sending_is_let_go(settings: Settings, kitchen: FakeKitchen) -> None:
+    app = made(replace(settings, idle_s=0.1), kitchen)
+
+    async def slow() -> AsyncIterator[bytes]:
+        yield b"Once"
+        await anyio.sleep(2)
+        yield b" upon"
+
+    for path in ("/v1/pots/book", "/v1/chat/completions"):
+
+        async def call(path: str = path) -> Any:
+            async with calling(app) as caller:
+                return await caller.post(path, content=slow(), headers={"Content-Type": "text/plain"})
+
+        got = anyio.run(call)
+        assert got.status_code == 408
+        assert got.headers["connection"] == "close"
+
+
+def test_an_upload_uses_no_memory(client: Client) -> None:
+    """200 MB pass through; what Python holds at most is a few blocks."""
+    line = b"The sea was calm and nobody spoke. " * 30
+
+    async def text() -> AsyncIterator[bytes]:
+        for _ in range(200_000_000 // len(line)):
+            yield line
+
+    tracemalloc.start()
+    try:
+        got = make(client, content=text())
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert got.status_code == 201
+    assert got.json()["source_bytes"] == 200_000_000 // len(line) * len(line)
+    assert peak < 8_000_000
