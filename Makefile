@@ -7,7 +7,7 @@ BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.ready
 ORACLE ?= .oracle
 
-.PHONY: setup demo test lint types fast bench oracle clean
+.PHONY: setup demo test browser lint types fast bench docs oracle clean
 
 setup: $(STAMP)
 
@@ -22,8 +22,13 @@ $(STAMP): pyproject.toml constraints.txt
 demo: setup
 	$(BIN)/infinipot demo
 
-test: setup lint types
+test: setup lint types browser
 	$(BIN)/python -m pytest --cov --cov-report=term:skip-covered
+
+browser:  ## pages are tested in a real Chromium, the system's own
+	@command -v chromium || command -v chromium-browser || command -v google-chrome || \
+	{ apt-get update -qq && apt-get install -y -qq --no-install-recommends chromium; } || \
+	{ echo "no Chromium here: install one (apt-get install chromium) for the tests of the pages"; exit 1; }
 
 fast: setup  ## the tests that need no model
 	$(BIN)/python -m pytest -m 'not real_model'
@@ -39,6 +44,9 @@ types: setup
 bench: setup  ## the figures of the README that need no GPU
 	$(BIN)/infinipot bench --chunk 2048+2048 --peers transformers
 	$(BIN)/python benchmarks/memory.py
+
+docs: setup  ## the documentation, into site/; a warning is an error
+	$(BIN)/mkdocs build --strict --site-dir site
 
 $(ORACLE)/.ready: oracle/requirements.txt
 	$(PYTHON) -m venv $(ORACLE)

@@ -33,6 +33,16 @@ Model = Annotated[
 ]
 Recipe = Annotated[str, _option(POTS, "Method that bounds memory.", "--recipe", "-r", variable="RECIPE")]
 Capacity = Annotated[int, _option(POTS, "KV entries per layer and head of a pot.", variable="CAPACITY")]
+FormatOption = Annotated[
+    o.FormatName | None,
+    _option(
+        POTS,
+        "Prompt layout.",
+        "--format",
+        variable="FORMAT",
+        show_default="chat where the model has a template",
+    ),
+]
 Slots = Annotated[int, _option(POTS, "Requests served at the same time.", variable="SLOTS")]
 Conversations = Annotated[
     int, _option(POTS, "Conversations kept for their next turn, beside the slots.", variable="CONVERSATIONS")
@@ -82,6 +92,7 @@ def serve(
     model: Model = DEFAULT_MODEL,
     recipe: Recipe = "infinipot",
     capacity: Capacity = DEFAULT_CAPACITY,
+    format: FormatOption = None,
     slots: Slots = 2,
     conversations: Conversations = 2,
     queue: Queue = 32,
@@ -108,6 +119,7 @@ def serve(
         model=model,
         capacity=capacity,
         recipe=recipe,
+        format=format.value if format else "",
         slots=slots,
         conversations=conversations,
         queue=queue,
@@ -130,6 +142,7 @@ def serve(
 def _run(settings: Settings) -> None:
     from infinipot.server.app import create_app
     from infinipot.server.kitchen import Kitchen
+    from infinipot.server.prompts import format_of
     from infinipot.server.run import listen, serve
     from infinipot.store import open_store
 
@@ -142,7 +155,7 @@ def _run(settings: Settings) -> None:
     taken = listen(settings)
     store = open_store(settings.store)
     engine = o.open_engine(settings.model, settings.device, settings.dtype)
-    served = replace(chosen, format=engine.format)
+    served = replace(chosen, format=format_of(engine.tokenizer, settings.format))
     kitchen = Kitchen(engine, served, store, settings.slots, settings.conversations, settings.queue)
     serve(create_app(settings, kitchen, store), taken)
 

@@ -13,7 +13,6 @@ import time
 from collections import deque
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass
 from typing import Any
 
 from infinipot.api import Engine
@@ -23,8 +22,9 @@ from infinipot.errors import ConfigError, InfiniPotError
 from infinipot.recipes import Recipe
 from infinipot.sampling import Generation
 from infinipot.server import courses, prompts
-from infinipot.server.berths import Berth, Berths
-from infinipot.server.courses import Course, Place
+from infinipot.server.berths import Berths
+from infinipot.server.courses import Place
+from infinipot.server.jobs import Job, slot, told
 from infinipot.server.memory import Memory
 from infinipot.server.orders import Brew, BusyError, Continue, Event, FaultError, Order, Talk
 from infinipot.server.shelf import Shelf
@@ -35,18 +35,6 @@ from infinipot.writing import BLOCK
 
 log = logging.getLogger("infinipot.server")
 SMALL = 256  # tokens read at once on a CPU while somebody waits for the next token of an answer
-
-
-@dataclass(eq=False)
-class Job:
-    """An order being served."""
-
-    ticket: Ticket
-    berth: Berth
-    course: Course
-    started: float
-    voice: Voice | None = None
-    waits: Future[Any] | None = None
 
 
 class Kitchen:
@@ -139,7 +127,7 @@ class Kitchen:
             "model": self.engine.name,
             "recipe": self.recipe.describe(),
             "capacity": self.recipe.config.capacity,
-            "slots": [_slot(job) for job in jobs] + [{"busy": False}] * max(0, self.berths.slots - len(jobs)),
+            "slots": [slot(job) for job in jobs] + [{"busy": False}] * max(0, self.berths.slots - len(jobs)),
             "slots_busy": len(jobs),
             "queued": len(self._queue),
             "conversations": self.berths.conversations,
@@ -229,7 +217,7 @@ class Kitchen:
         except StopIteration as last:
             self._end(job, last.value)
         except BaseException as error:
-            self._end(job, _told(error))
+            self._end(job, told(error))
         else:
             if isinstance(wish, Voice):
                 if job.voice is None:
@@ -248,7 +236,7 @@ class Kitchen:
         except BaseException as error:
             self._chorus = Chorus()
             for job in speaking.values():
-                self._end(job, _told(error))
+                self._end(job, told(error))
             return
         for voice, token in said:
             self._step(speaking[voice], lambda token=token: token)  # type: ignore[misc]
@@ -279,29 +267,3 @@ class Kitchen:
         if tenant not in self._shelves:
             self._shelves[tenant] = Shelf(self.engine, self.recipe, self.store.space(tenant))
         return self._shelves[tenant]
-
-
-def _slot(job: Job) -> dict[str, Any]:
-    step = job.berth.reader.progress()
-    kind = "speaking" if job.voice else "reading"
-    return {
-        "busy": True,
-        "kind": kind,
-        "tokens_read": step.tokens_read,
-        "fill": step.fill,
-        "cycles": step.cycles,
-    }
-
-
-def _told(error: BaseException) -> Exception:
-    """What a caller is told of an error: users' own as they are, ours without details."""
-    if isinstance(error, InfiniPotError):
-        return error
-    if not isinstance(error, Exception):
-        raise error
-    text = str(error)
-    if isinstance(error, MemoryError) or "allocate" in text or type(error).__name__ == "OutOfMemoryError":
-        log.error("out of memory: %s", text.splitlines()[0] if text else "")
-        return FaultError("out of memory while serving this request: send less, or try again later")
-    log.error("an order failed", exc_info=error)
-    return FaultError("an error of the server's own while serving this request: see its log")

@@ -33,10 +33,11 @@ def build(settings: Settings) -> tuple[Engine, Recipe]:
     """Load the model of the settings, and the recipe it is served with."""
     from infinipot.api import open_engine
     from infinipot.recipes import Recipe
+    from infinipot.server.prompts import format_of
 
     recipe = Recipe.named(settings.recipe, capacity=settings.capacity)
     engine = open_engine(settings.model, settings.device, settings.dtype)
-    return engine, replace(recipe, format=engine.format)
+    return engine, replace(recipe, format=format_of(engine.tokenizer, settings.format))
 
 
 def find_build(path: str) -> Build:

@@ -29,6 +29,7 @@ class Settings:
     model: str
     capacity: int = DEFAULT_CAPACITY
     recipe: str = "infinipot"
+    format: str = ""  # of prompts; chat where the model has a template
     slots: int = 2
     conversations: int = 2
     queue: int = 32
@@ -61,6 +62,8 @@ class Settings:
                 raise ConfigError(f"{option} is {getattr(self, name)}; use at least {bound}")
         if not 0 <= self.port <= 65_535:
             raise ConfigError(f"port is {self.port}; use 1 to 65535, or 0 for any that is free")
+        if self.format not in ("", "chat", "plain"):
+            raise ConfigError(f"format is '{self.format}'; use chat or plain")
         if not self.spool.is_dir():
             raise ConfigError(
                 f"there is no folder {self.spool} for uploads: make it, or give another --spool"
