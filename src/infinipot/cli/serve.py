@@ -103,7 +103,7 @@ def serve(
     port: Port = 8000,
     api_key: Key = None,
     api_key_file: KeyFile = None,
-    max_body: MaxBody = 32 * MIB,
+    max_body: MaxBody = 8 * MIB,
     max_upload: MaxUpload = 4096 * MIB,
     max_uploads: MaxUploads = 4,
     max_tokens: MaxTokens = 16_384,

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import psutil
 
 from infinipot.api import Engine
-from infinipot.measure import peak_memory_bytes
+from infinipot.measure import forget_peak, recent_peak_bytes
 from infinipot.reader import Reader
 from infinipot.sampling import Generation
 from infinipot.trace import LEAST
@@ -28,6 +28,7 @@ class Memory:
         reader = readers[0]
         vocabulary, capacity = reader.model.vocabulary, reader.config.capacity
         tokens = [index % vocabulary for index in range(1, 2 * capacity)]
+        forget_peak(str(self._device))  # loading takes more than serving ever will
         try:
             for _ in reader.reading_tokens([tokens]):
                 pass
@@ -48,7 +49,7 @@ class Memory:
         }
 
     def _peak(self) -> int:
-        return max(peak_memory_bytes(str(self._device)), self._now())
+        return max(recent_peak_bytes(str(self._device)), self._now())
 
     def _now(self) -> int:
         if self._device.type == "cuda":

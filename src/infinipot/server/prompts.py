@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+from array import array
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
@@ -34,7 +35,7 @@ def format_of(tokenizer: Tokenizer, wanted: str) -> Format:
 class Prompt:
     """A request's tokens."""
 
-    head: list[int]  # to be read
+    head: array[int]  # to be read; compact, since it may be millions
     tail: list[int]  # to be answered
 
     @property
@@ -44,7 +45,7 @@ class Prompt:
 
     def blocks(self) -> Iterator[list[int]]:
         """The head, part by part."""
-        return (self.head[start : start + BLOCK] for start in range(0, len(self.head), BLOCK))
+        return (self.head[start : start + BLOCK].tolist() for start in range(0, len(self.head), BLOCK))
 
 
 def conversation(
@@ -57,25 +58,32 @@ def conversation(
     around = tokenizer.dialogue([message.role for message in messages], format)
     if after_text:
         around[0] = tokenizer.frame(format).ask_before
-    head: list[int] = []
+    ids = array("i")
     for before, message in list(zip(around, messages, strict=False))[known:-1]:
-        head += [*before, *_ids(tokenizer, message.content)]
-    last = [*around[-2], *_ids(tokenizer, messages[-1].content), *around[-1]]
-    return _cut(head, last, most)
+        _add(ids, tokenizer, before, message.content)
+    start = len(ids)
+    _add(ids, tokenizer, around[-2], messages[-1].content)
+    ids.extend(around[-1])
+    return _cut(ids, start, most)
 
 
 def continuation(text: str, tokenizer: Tokenizer, format: Format, most: int) -> Prompt:
     """Return the tokens of a bare text to go on from."""
-    return _cut([], [*tokenizer.frame(format).opening, *_ids(tokenizer, text)], most)
+    ids = array("i")
+    _add(ids, tokenizer, tokenizer.frame(format).opening, text)
+    return _cut(ids, 0, most)
 
 
-def _ids(tokenizer: Tokenizer, text: str) -> list[int]:
-    return [token for part in tokenizer.encode_stream([text]) for token in part]
+def _add(ids: array[int], tokenizer: Tokenizer, before: Sequence[int], text: str) -> None:
+    ids.extend(before)
+    for part in tokenizer.encode_stream([text]):
+        ids.extend(part)
 
 
-def _cut(head: list[int], last: list[int], most: int) -> Prompt:
-    at = max(0, len(last) - most)
-    return Prompt([*head, *last[:at]], last[at:])
+def _cut(ids: array[int], start: int, most: int) -> Prompt:
+    """The last message, which begins at `start`, or the end of it, is the tail."""
+    at = max(start, len(ids) - most)
+    return Prompt(ids[:at], ids[at:].tolist())
 
 
 def question(text: str) -> str:

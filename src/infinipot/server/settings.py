@@ -39,7 +39,7 @@ class Settings:
     store: str | None = None
     device: str = "auto"
     dtype: str = "auto"
-    max_body: int = 32 * MIB
+    max_body: int = 8 * MIB  # some two million tokens; more goes into a pot by upload
     max_upload: int = 4096 * MIB
     max_uploads: int = 4  # uploads that are being received at once
     max_tokens: int = 16_384
