@@ -11,6 +11,7 @@ import torch
 from infinipot.errors import InfiniPotError
 from infinipot.reader import Progress
 from infinipot.server.orders import Answered, Brew, Kept, Order, Piece, Reading, Usage
+from infinipot.server.shelf import space
 from infinipot.server.ticket import Ticket
 from infinipot.state import State
 from infinipot.store import Card, PotStore
@@ -100,7 +101,7 @@ class FakeKitchen:
 
     def _saved(self, order: Brew) -> Card:
         state = State({"x": torch.zeros(4)}, {"n": 1})
-        return self.store.space(order.tenant).save(
+        return space(self.store, order.tenant).save(
             order.name, state, card(order.title, order.sha256, order.bytes), order.replace or order.append
         )
 

@@ -27,7 +27,7 @@ from infinipot.server.courses import Place
 from infinipot.server.jobs import Job, slot, told
 from infinipot.server.memory import Memory
 from infinipot.server.orders import Brew, BusyError, Continue, Event, FaultError, Order, Talk
-from infinipot.server.shelf import Shelf
+from infinipot.server.shelf import Shelf, space
 from infinipot.server.ticket import Ticket
 from infinipot.store import PotStore
 from infinipot.trace import Word
@@ -265,5 +265,5 @@ class Kitchen:
 
     def _shelf(self, tenant: str) -> Shelf:
         if tenant not in self._shelves:
-            self._shelves[tenant] = Shelf(self.engine, self.recipe, self.store.space(tenant))
+            self._shelves[tenant] = Shelf(self.engine, self.recipe, space(self.store, tenant))
         return self._shelves[tenant]

@@ -19,6 +19,7 @@ from infinipot.server.kitchen import Kitchen
 from infinipot.server.metrics import Metrics
 from infinipot.server.orders import Event, Order
 from infinipot.server.settings import Settings
+from infinipot.server.shelf import space
 from infinipot.server.ticket import Ticket
 from infinipot.store import PotStore
 from infinipot.store.names import check
@@ -45,7 +46,7 @@ class Service:
 
     def pots(self, request: Request) -> PotStore:
         """Return the pots of whoever asks, and of nobody else."""
-        return self.store.space(tenant(request))
+        return space(self.store, tenant(request))
 
     @property
     def obstacle(self) -> str:
