@@ -1,6 +1,6 @@
 """What `benchmarks/load.py` lets locust do: requests of mixed lengths, some of whose senders leave early.
 
-Not run by hand. A request that is answered with 429 and a Retry-After counts as an honest one.
+Not run by hand. Who is answered with 429 and a Retry-After comes back after that time.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import random
 import threading
 
 import gevent
-from locust import HttpUser, constant, events, task
+from locust import HttpUser, constant, task
 
 COUNT = int(os.environ["LOAD_COUNT"])
 WORDS = [int(n) for n in os.environ["LOAD_WORDS"].split(",")]
@@ -55,7 +55,8 @@ class Visitor(HttpUser):
             "stream": leaves or chance.random() < 0.5,
             "keep": chance.random() < 0.3,
         }
-        self._send(body, leaves, chance)
+        while not self._send(body, leaves, chance):  # 429: come back when told to
+            pass
 
     def _leave_for_good(self) -> None:
         """Stop; the last one turns off the light."""
@@ -67,28 +68,27 @@ class Visitor(HttpUser):
             gevent.spawn(self.environment.runner.quit)
         gevent.sleep(3600)
 
-    def _send(self, body: dict, leaves: bool, chance: random.Random) -> None:
+    def _send(self, body: dict, leaves: bool, chance: random.Random) -> bool:
         where = "/v1/chat/completions"
         name = "leaves" if leaves else "stays"
         with self.client.post(where, json=body, stream=True, catch_response=True, name=name) as answer:
             if answer.status_code == 429 and answer.headers.get("Retry-After", "").isdigit():
+                answer.request_meta["name"] = "429"
                 answer.success()
-                events.request.fire(
-                    request_type="BUSY", name="429", response_time=0, response_length=0, exception=None
-                )
-                gevent.sleep(min(5, int(answer.headers["Retry-After"])))
-                return
+                gevent.sleep(int(answer.headers["Retry-After"]))
+                return False
             if answer.status_code != 200:
                 answer.failure(f"{answer.status_code}: {answer.text[:200]}")
-                return
+                return True
             if leaves:
                 next(answer.iter_content(64), b"")
                 gevent.sleep(chance.random())
                 answer.close()
                 answer.success()
-                return
+                return True
             data = answer.content
             if b"data: [DONE]" in data[-32:] or b'"usage"' in data:
                 answer.success()
             else:
                 answer.failure(f"cut off: {data[-200:]!r}")
+            return True

@@ -23,6 +23,7 @@ class Pair:
     """What two pots have in common, cycle by cycle."""
 
     names: tuple[str, str]
+    cycles: list[int]  # of the first of them
     tokens: list[int]  # read so far
     overlap: Floats  # [n, L, H]
 
@@ -31,6 +32,7 @@ class Pair:
 class Novelty:
     """Summed novelty of what a run holds, against the most there was."""
 
+    cycles: list[int]  # the one after the last is the end, where text was read after the last
     tokens: list[int]
     held: Floats  # [n, L, H]
     best: list[float]  # [n]
@@ -58,7 +60,12 @@ class Findings:
             "heads": first.dropped.shape[1],
             "recipes": [self._run(run) for run in self.runs],
             "overlaps": [
-                {"recipes": list(pair.names), "tokens": pair.tokens, "overlap": _r(pair.overlap.mean((1, 2)))}
+                {
+                    "recipes": list(pair.names),
+                    "cycles": pair.cycles,
+                    "tokens": pair.tokens,
+                    "overlap": _r(pair.overlap.mean((1, 2))),
+                }
                 for pair in self.pairs
             ],
             "frequency_by_position": {name: _r(found) for name, found in self.frequency.items()},
@@ -76,6 +83,7 @@ class Findings:
             if hits is None
             else {"mean": _r(hits.mean()), "layers": _r(hits.mean(1)), "heads": _r(hits)},
             "novelty": {
+                "cycles": novelty.cycles,
                 "tokens": novelty.tokens,
                 "held": _r(novelty.held.mean((1, 2))),
                 "global": _r(np.array(novelty.best)),
@@ -110,7 +118,9 @@ def _novelty(record: Record, novelty: Floats) -> Novelty:
     tokens = [record.seen(cycle) for cycle in moments]
     counts = [float(record.held(cycle).sum(-1).mean()) for cycle in moments]
     best = [measures.global_novelty(novelty, *pair) for pair in zip(tokens, counts, strict=True)]
-    return Novelty(tokens, measures.held_novelty(record, novelty, moments), best)
+    last = record.cycles + (not record.cycles or record.seen(record.cycles) < len(record.ids))
+    numbers = [last if cycle is None else cycle for cycle in moments]
+    return Novelty(numbers, tokens, measures.held_novelty(record, novelty, moments), best)
 
 
 def _pairs(runs: Sequence[Run]) -> list[Pair]:
@@ -119,7 +129,8 @@ def _pairs(runs: Sequence[Run]) -> list[Pair]:
     for one, other in combinations(runs, 2):
         tokens, overlap = measures.overlaps(one.record, other.record)
         if len(tokens) > 1:
-            found.append(Pair((one.name, other.name), tokens, overlap))
+            cycles = (np.searchsorted(one.record.tokens, tokens) + 1).tolist()
+            found.append(Pair((one.name, other.name), cycles, tokens, overlap))
     return found
 
 

@@ -34,7 +34,7 @@ class Picture:
 
 def pictures(found: Findings) -> Iterator[Picture]:
     """Yield the pictures that there are numbers for."""
-    plots = _pyplot()
+    plots = pyplot()
     kinds: list[tuple[bool, str, str, Draw]] = [
         (
             bool(found.hits),
@@ -69,7 +69,12 @@ def pictures(found: Findings) -> Iterator[Picture]:
             yield Picture(name, caption, *(_png(plots, draw, found, page) for page in ("light", "dark")))
 
 
-def _pyplot() -> Any:
+def _png(plots: Any, draw: Draw, found: Findings, page: str) -> bytes:
+    return png(plots, lambda plots: draw(plots, found), page)
+
+
+def pyplot() -> Any:
+    """Return matplotlib's, which draws without a screen."""
     try:
         import matplotlib as mpl
     except ImportError:
@@ -80,9 +85,10 @@ def _pyplot() -> Any:
     return plt
 
 
-def _png(plots: Any, draw: Draw, found: Findings, page: str) -> bytes:
+def png(plots: Any, draw: Callable[[Any], Any], page: str, ground: str | None = None) -> bytes:
+    """Draw for a kind of page, on a ground of its own or on the page's."""
     ink = INK[page]
-    look = {
+    style = {
         "text.color": ink,
         "axes.labelcolor": ink,
         "axes.edgecolor": ink,
@@ -94,9 +100,10 @@ def _png(plots: Any, draw: Draw, found: Findings, page: str) -> bytes:
         "font.size": 9,
         "legend.frameon": False,
     }
-    with plots.rc_context(look):
-        figure, stream = draw(plots, found), io.BytesIO()
-        figure.savefig(stream, format="png", dpi=DPI, transparent=True, metadata={"Software": None})
+    with plots.rc_context(style):
+        figure, stream = draw(plots), io.BytesIO()
+        look = {"transparent": True} if ground is None else {"facecolor": ground}
+        figure.savefig(stream, format="png", dpi=DPI, metadata={"Software": None}, **look)
         plots.close(figure)
     return stream.getvalue()
 
@@ -115,7 +122,7 @@ def _hits(plots: Any, found: Findings) -> Any:
 
 
 def _frequency(plots: Any, found: Findings) -> Any:
-    chosen = sorted({0, round(0.94 * (len(found.layers) - 1))})  # the paper's: the 1st and the 30th of 32
+    chosen = spread_layers(len(found.layers))
     rows = list(found.frequency.items())
     size = (7.4, 0.6 + 1.15 * len(rows))
     figure, axes = plots.subplots(
@@ -124,15 +131,25 @@ def _frequency(plots: Any, found: Findings) -> Any:
     for line, (name, values) in zip(axes, rows, strict=True):
         for axis, layer in zip(line, chosen, strict=True):
             axis.stairs(100 * values[layer], _edges(found, values), fill=True, color=_colour(found, name))
-            axis.set_yscale("function", functions=(np.sqrt, np.square))  # of a long text most is dropped
-            axis.set_ylim(0, 100)
-            axis.set_yticks([0, 5, 20, 50, 100])
+            roots(axis)
         line[0].set_ylabel(_short(name))
     for first, last, layer in zip(axes[0], axes[-1], chosen, strict=True):
         first.set_title(f"layer {found.layers[layer]}")
         last.set_xlabel("token of the text")
     figure.supylabel("share held, %", fontsize=9)
     return figure
+
+
+def spread_layers(count: int) -> list[int]:
+    """Which of some layers are shown: the paper's are the 1st and the 30th of 32."""
+    return sorted({0, round(0.94 * (count - 1))})
+
+
+def roots(axis: Any) -> None:
+    """A scale for shares held: of a long text most is dropped."""
+    axis.set_yscale("function", functions=(np.sqrt, np.square))
+    axis.set_ylim(0, 100)
+    axis.set_yticks([0, 5, 20, 50, 100])
 
 
 def _overlap(plots: Any, found: Findings) -> Any:

@@ -29,18 +29,30 @@ class Whole:
     novelty: Floats  # [T]
 
 
-def whole(model: Model, tokenizer: Tokenizer, text: str, question: str, format: Format = "plain") -> Whole:
-    """Read the text whole, begin the answer, and take down what its first token attends to."""
-    found = reader(model, tokenizer, text, question, format)
+def whole(
+    model: Model,
+    tokenizer: Tokenizer,
+    text: str,
+    question: str,
+    format: Format = "plain",
+    bare: bool = False,
+) -> Whole:
+    """Read the text whole, begin the answer, and take down what its first token attends to.
+
+    With `bare`, text and question are a complete prompt as they are.
+    """
+    found = reader(model, tokenizer, text, question, format, bare)
     found.read(text)
     return score(found, question)
 
 
-def reader(model: Model, tokenizer: Tokenizer, text: str, question: str, format: Format) -> Reader:
+def reader(
+    model: Model, tokenizer: Tokenizer, text: str, question: str, format: Format, bare: bool = False
+) -> Reader:
     """A reader that holds the whole text and takes down attention and novelty."""
     count = sum(map(len, tokenizer.encode_stream([text]))) + len(tokenizer.encode(question))
     recipe = replace(Recipe.named("full", capacity=count + 256), format=format)  # frame and answer beside it
-    found = recipe.reader(model, tokenizer)
+    found = recipe.reader(model, tokenizer, bare=bare)
     found.needs = found.pot.needs = frozenset({"last", "novelty"})
     return found
 

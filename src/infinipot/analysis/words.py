@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
@@ -55,15 +56,20 @@ def novelties(novelty: Floats, starts: Starts) -> Floats:
     return np.asarray(np.maximum.reduceat(np.nan_to_num(novelty.astype(np.float32)), starts))
 
 
-def find(pieces: Sequence[str], phrase: str) -> list[tuple[int, int]]:
-    """Every place where the text says the phrase, as first token and the one after the last."""
-    text, ends = "".join(pieces), np.cumsum([len(piece) for piece in pieces])
-    found, at = [], text.find(phrase) if phrase else -1
-    while at >= 0:
-        first = int(np.searchsorted(ends, at, side="right"))
-        last = int(np.searchsorted(ends, at + len(phrase), side="left"))
+def find(pieces: Sequence[str], phrase: str, spoken: bool = False) -> list[tuple[int, int]]:
+    """Every place where the text says the phrase, as first token and the one after the last.
+
+    With `spoken`, whole words only, in capitals or not.
+    """
+    if not phrase:
+        return []
+    pattern = rf"(?<!\w){re.escape(phrase)}(?!\w)" if spoken else re.escape(phrase)
+    ends = np.cumsum([len(piece) for piece in pieces])
+    found = []
+    for match in re.finditer(pattern, "".join(pieces), re.IGNORECASE if spoken else re.NOFLAG):
+        first = int(np.searchsorted(ends, match.start(), side="right"))
+        last = int(np.searchsorted(ends, match.end(), side="left"))
         found.append((first, last + 1))
-        at = text.find(phrase, at + len(phrase))
     return found
 
 
