@@ -26,7 +26,7 @@ from infinipot.static import Static
 from infinipot.text import Detokenizer, Format, Frame, Tokenizer, Until
 from infinipot.trace import Word, columns
 from infinipot.truncate import Ends
-from infinipot.writing import BLOCK, Model, Writer
+from infinipot.writing import BLOCK, RECENT, Model, Writer
 
 
 @dataclass(frozen=True)
@@ -70,6 +70,7 @@ class Reader(Writer):
         self.seconds = 0.0
         self._ends = Ends(config.capacity) if manner.prompt == "truncate" else None
         self._talking = False  # a reply was given, so the next message is a further turn
+        self._brimful = False  # the last answer filled the pot beyond what can be distilled
         self._ours = 0  # next tokens to be read that are the prompt's, not the text's
 
     def aim(
@@ -92,9 +93,10 @@ class Reader(Writer):
 
     def clear(self) -> None:
         """Forget everything read and said; the pot's memory and what was captured for it stay."""
-        self.end()
+        self.tail = Tail(self.pot)  # nothing is computed: also after memory ran out
         self.pot.clear()
         self.trace.clear()
+        self._brimful = False
         self.tokens_read, self.seconds, self._last, self._pending = 0, 0.0, None, []
         self._talking = self._fresh = False
         if self._ends is not None:
@@ -129,13 +131,23 @@ class Reader(Writer):
             if self._ends is not None:
                 self._ends = Ends.restored(state.numbers.get("ends"), self.config.capacity)
             last = state.tensors.get("last")
-            self._last = None if last is None else last.to(self.model.device)
+            self._last = None if last is None else self._readable(last.to(self.model.device))
             self.tokens_read = state.number("tokens_read", 0, 2**62)
             self._talking, self._fresh = (bool(state.number(n, 0, 1)) for n in ("talking", "fresh"))
         except BaseException:
             self.clear()
             raise
         self._pending = list(pending or [])
+
+    def _readable(self, hidden: Tensor) -> Tensor:
+        """A hidden state [1, 1, H], if the model's head can read it: it may come from a stranger's file."""
+        try:
+            known = hidden.shape[:2] == (1, 1) and self.model.logits(hidden).shape[:2] == (1, 1)
+        except (RuntimeError, IndexError) as error:
+            raise InputError("this state's last token is of another model: make the pot again") from error
+        if not known:
+            raise InputError("this state's last token is damaged: make the pot again")
+        return hidden
 
     def words(self) -> list[Word]:
         """Return the words of everything read that the pot still holds, in reading order."""
@@ -309,7 +321,7 @@ class Reader(Writer):
         if self.manner.distil == "prompt" and self.policy is not None:
             sizes = self.config.capacity, self.config.opening
             distill(self.pot, self.policy, *sizes, recording=self.recording)
-        self._talking, self._ends = True, ends
+        self._talking, self._ends, self._brimful = True, ends, brim and self._drops
         return hidden[:, -1:], brim
 
     def say(self, token: int) -> None:
@@ -358,7 +370,17 @@ class Reader(Writer):
         """What must be written before anything else: the opening, or an answer's last token."""
         self.end()
         if self.pot.room < len(self.catalyst):
+            self._squeeze()
+        return list(self._pending if self._begun else self.frame.opening)
+
+    def _squeeze(self) -> None:
+        """Distil with as much of the catalyst's end as fits: the pot was filled beside a shorter one."""
+        if self._brimful or not self._drops or not self.pot.room:
             raise InputError(
                 "this reader's pot was filled by its answer: use ask(), or fork() before answer()"
             )
-        return list(self._pending if self._begun else self.frame.opening)
+        catalyst, self.catalyst = self.catalyst, self.catalyst[-self.pot.room :]
+        try:
+            self._write([], distil=True, recent=RECENT)
+        finally:
+            self.catalyst = catalyst

@@ -45,7 +45,8 @@ def sample(
     """Pick a token for each row of logits [B, V] -> [B]; temperature 0 takes the likeliest."""
     if temperature <= 0:
         return logits.argmax(-1)
-    shares = torch.softmax(logits.float() / temperature, dim=-1)
+    # Of NaN and infinity nothing can be drawn: one bad row would end every answer of its batch.
+    shares = torch.softmax(torch.nan_to_num(logits.float() / temperature), dim=-1)
     if top_p < 1:
         ordered, tokens = shares.sort(-1, descending=True)
         before = ordered.cumsum(-1) - ordered  # of the likelier ones: the likeliest always stays

@@ -87,9 +87,10 @@ class Trace:
     def restore(self, state: State) -> None:
         """Take over a state."""
         places, ids = state.tensors.get("places"), state.tensors.get("ids")
-        if places is None or ids is None or places.shape != ids.shape or places.dim() != 1:
+        total = state.number("total", 0, 2**62)
+        if places is None or ids is None or places.shape != ids.shape or not _sound(places, ids, total):
             raise InputError("this state's trace is damaged: make the pot again")
-        self.total = state.number("total", 0, 2**62)
+        self.total = total
         self._places, self._ids = array("q", places.tolist()), array("q", ids.tolist())
         self._limit = max(LEAST, 2 * len(self._ids))
 
@@ -97,14 +98,14 @@ class Trace:
         """Return the words that are held, in reading order; tokens before `first` are the prompt's."""
         if not self._ids:
             return []
-        shares, novelty = _held(columns, self.total)
         places = torch.tensor(self._places)
-        seen = (shares[places] > 0) & (places >= first)
+        shares, novelty = _held(columns, places, self.total)
+        seen = (shares > 0) & (places >= first)
         rows = zip(
             places[seen].tolist(),
             torch.tensor(self._ids)[seen].tolist(),
-            shares[places[seen]].tolist(),
-            novelty[places[seen]].tolist(),
+            shares[seen].tolist(),
+            novelty[seen].tolist(),
             strict=True,
         )
         return [_word(tokens, first) for tokens in _words(rows, tokenizer)]
@@ -115,8 +116,27 @@ def words_of(state: State, tokenizer: Tokenizer, first: int = 0) -> list[Word]:
     trace, pot = Trace(), state.part("pot")
     trace.restore(state.part("trace"))
     parts = [pot.part(name) for name in sorted({key.partition(".")[0] for key in pot.tensors})]
-    held = [(part.tensors["source"], part.tensors["novelty"]) for part in parts if "source" in part.tensors]
+    held = [_column(part) for part in parts if "source" in part.tensors]
     return trace.words(held, tokenizer, first)
+
+
+def _column(part: State) -> Column:
+    """A layer's places and novelty, if they are what a pot holds: a state may come from a stranger's file."""
+    source, novelty = part.tensors["source"], part.tensors.get("novelty")
+    known = novelty is not None and novelty.shape == source.shape and novelty.is_floating_point()
+    if novelty is None or not known or source.dim() != 3 or source.dtype != torch.long:
+        raise InputError("this state's slots are damaged: make the pot again")
+    return source, novelty
+
+
+def _sound(places: Tensor, ids: Tensor, total: int) -> bool:
+    """Say whether places are in reading order and ids can be ids."""
+    if places.dim() == 1 and not len(places):
+        return True
+    if places.dim() != 1 or places.dtype != torch.long or ids.dtype != torch.long:
+        return False
+    ordered = bool((places.diff() > 0).all()) and 0 <= int(places[0]) <= int(places[-1]) < total
+    return ordered and 0 <= int(ids.min()) <= int(ids.max()) < 2**31
 
 
 def columns(pot: Pot) -> list[Column]:
@@ -124,17 +144,22 @@ def columns(pot: Pot) -> list[Column]:
     return [(layer.source[..., : layer.fill], layer.novelty[..., : layer.fill]) for layer in pot.pot_layers]
 
 
-def _held(columns: Iterable[Column], total: int) -> tuple[Tensor, Tensor]:
-    """The share of layers and heads that hold each place [total], and its novelty where held."""
-    counts, novelty = torch.zeros(total), torch.zeros(total)
+def _held(columns: Iterable[Column], places: Tensor, total: int) -> tuple[Tensor, Tensor]:
+    """The share of layers and heads that hold each of these places [N], in order, and its novelty where held.
+
+    Memory follows what is held, not the length of the text.
+    """
+    counts, novelty = torch.zeros(len(places)), torch.zeros(len(places))
     rows = 0
     for source, novel in columns:
         rows += source.shape[0] * source.shape[1]
-        places = source.cpu().flatten()
-        if places.numel() and int(places.max()) >= total:
+        held = source.cpu().flatten()
+        if held.numel() and int(held.max()) >= total:
             raise InputError("this pot's trace is of another text: make the pot again")
-        counts += torch.bincount(places, minlength=total)
-        novelty[places] = novel.cpu().flatten()
+        at = torch.searchsorted(places, held).clamp(max=len(places) - 1)
+        known = places[at] == held
+        counts += torch.bincount(at[known], minlength=len(places))
+        novelty[at[known]] = novel.cpu().flatten()[known].float()
     return counts / max(1, rows), novelty
 
 

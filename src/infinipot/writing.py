@@ -136,7 +136,7 @@ class Writer:
 
         if self._static is not None and self.recording is None and (distil or len(tokens) >= LONG):
             first = self.pot.pot_layers[0]
-            key = (len(tokens), distil, budget, recent, scored, first.fill, first.anchored)
+            key = (len(tokens), len(extra), distil, budget, recent, scored, first.fill, first.anchored)
             inputs = [ids] if self._last is None else [ids, self._last]
             hidden: Tensor = self._static.run((*key, len(inputs)), inputs, compute, often=OFTEN)
         else:

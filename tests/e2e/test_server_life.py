@@ -17,6 +17,7 @@ from typing import Any
 import httpx
 import pytest
 
+import toy_server
 from fake_kitchen import spooled
 from toy_server import Running, running
 
@@ -76,6 +77,31 @@ def test_what_outlasts_the_drain_is_told_so(tmp_path: Path) -> None:
         last = streamed.result().text.strip().splitlines()[-1]
         assert "closing" in json.loads(last.removeprefix("data: "))["error"]["message"]
         assert server.process.wait(20) == 0
+
+
+def test_sigterm_while_it_warms_up_ends_it(tmp_path: Path) -> None:
+    told = {"store": str(tmp_path / "pots"), "spool": str(tmp_path), "pause": 0.2, "capacity": 2048}
+    with subprocess.Popen(
+        [sys.executable, toy_server.__file__, json.dumps(told)],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+    ) as process:
+        assert process.stdout is not None
+        url = f"http://127.0.0.1:{process.stdout.readline().decode().strip()}"
+        eventually(lambda: _answers(url))
+        assert httpx.get(f"{url}/ready").status_code == 503
+        process.send_signal(signal.SIGTERM)
+        try:
+            assert process.wait(20) == 0
+        finally:
+            process.kill()
+
+
+def _answers(url: str) -> bool:
+    try:
+        return httpx.get(f"{url}/health").status_code == 200
+    except httpx.TransportError:
+        return False
 
 
 def test_a_second_signal_ends_at_once(tmp_path: Path) -> None:

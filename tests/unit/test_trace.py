@@ -87,3 +87,34 @@ def test_a_damaged_trace_is_refused() -> None:
     tensors = {**state.tensors, "pot.000.source": state.tensors["pot.000.source"] + 10**6}
     with pytest.raises(InputError, match="another text"):
         words_of(State(tensors, state.numbers), one.tokenizer)
+
+
+def test_words_of_an_endless_text_take_no_more_memory() -> None:
+    one = reader()
+    one.read(TEXT)
+    state = one.state()
+    long = State(state.tensors, {**state.numbers, "trace": {"total": 10**15}})
+    assert words_of(long, one.tokenizer) == words_of(state, one.tokenizer)
+
+
+@pytest.mark.parametrize(
+    ("name", "change"),
+    [
+        ("trace.places", lambda t: t - 10),
+        ("trace.places", lambda t: t + 10**6),
+        ("trace.places", lambda t: t.float()),
+        ("trace.places", lambda t: t.flip(0)),
+        ("trace.ids", lambda t: -t - 1),
+        ("trace.ids", lambda t: t + 2**40),
+        ("trace.ids", lambda t: t.float()),
+        ("pot.000.source", lambda t: t.flatten()),
+        ("pot.000.source", lambda t: t.float()),
+        ("pot.000.novelty", lambda t: t[..., :3]),
+    ],
+)
+def test_a_stranger_s_trace_is_refused(name: str, change) -> None:
+    one = reader()
+    one.read(TEXT)
+    state = one.state()
+    with pytest.raises(InputError, match="damaged"):
+        words_of(State({**state.tensors, name: change(state.tensors[name])}, state.numbers), one.tokenizer)

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from infinipot.decoding import Voice
-from infinipot.errors import ConfigError
+from infinipot.errors import ConfigError, InputError
 from infinipot.files import read_text
 from infinipot.reader import Progress, Reader
 from infinipot.server import prompts
@@ -97,9 +97,10 @@ def brew(place: Place, order: Brew) -> Course:
             state, before = yield place.background(shelf.load, order.name)
             reader.restore(state)
             del state
-        text = _Text(order, reader.tokens_read)
+        text, known = _Text(order, reader.tokens_read), reader.tokens_read
         for progress in reader.reading(text.pieces()):
-            place.put(Reading(progress, progress.tokens_read, 0, None, progress.seconds, text.read(progress)))
+            read = progress.tokens_read
+            place.put(Reading(progress, read, known, None, progress.seconds, text.read(progress)))
             yield None
         card = yield place.background(shelf.save, order, reader, before)
     finally:
@@ -139,6 +140,8 @@ def _serve(
 ) -> Generator[Future[Any] | Voice | None, Any, tuple[str | None, Answered]]:
     """Read, then speak; return what was said if the conversation can go on from it, and the last event."""
     reader, started, wanted = place.reader, time.perf_counter(), manner.generation
+    if not prompt.tail:
+        raise InputError("there is nothing to answer: send some text")
     reader.require(len(prompt.tail), wanted.max_new_tokens)
     before = reader.tokens_read
 
@@ -151,6 +154,8 @@ def _serve(
         tell(progress, progress.tokens_read - before)
         yield None
     voice = Voice(0, reader, prompt.tail, wanted, final=False)
+    if not voice.logits.amax().isfinite():  # drawing from them would end everybody's answer
+        raise InputError("the model's numbers overflow on this text or pot: ask otherwise, or read it again")
     tell(reader.progress(), prompt.total)
     text = Until(Detokenizer(reader.tokenizer), (*manner.stops, *reader.frame.stop_strings))
     said, count = "", 0

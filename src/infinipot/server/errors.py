@@ -74,7 +74,9 @@ def _of_store(error: StoreError) -> ApiError:
     """A pot that cannot be used now, or a disk that cannot: without where it lies on the server."""
     log.warning("%s", error)
     said = _PLACE.sub("the store", str(error))
-    return ApiError(507 if isinstance(error.__cause__, OSError) else 409, said, code="pot")
+    cause = error.__cause__
+    full = isinstance(cause, OSError) and not isinstance(cause, FileNotFoundError)  # gone: somebody's doing
+    return ApiError(507 if full else 409, said, code="pot")
 
 
 def body(error: ApiError) -> dict[str, Any]:

@@ -18,7 +18,7 @@ from typing import Any
 from infinipot.api import Engine
 from infinipot.catalyst import catalyst_text
 from infinipot.decoding import Chorus, Voice
-from infinipot.errors import ConfigError, InfiniPotError
+from infinipot.errors import ConfigError
 from infinipot.recipes import Recipe
 from infinipot.sampling import Generation
 from infinipot.server import courses, prompts
@@ -75,14 +75,19 @@ class Kitchen:
         return not self.reason
 
     def start(self) -> None:
-        """Make every pot, measure what a whole cycle takes, and begin."""
+        """Make every pot, measure what a whole cycle takes, and begin; not if it is to stop by then."""
         for berth in self.berths.every:
+            if self._closing:
+                return
             berth.reader.read("warm")
             "".join(berth.reader.answer("up", Generation(1)))
             berth.reader.clear()
-        self.memory.warmed([berth.reader for berth in self.berths.every])
-        self._thread.start()
-        self.ready = True
+        readers = [berth.reader for berth in self.berths.every]
+        self.memory.warmed(readers, self.berths.slots, lambda: self._closing)
+        with self._change:
+            if not self._closing:
+                self._thread.start()
+                self.ready = True
 
     def stop(self, wait_s: float) -> None:
         """Take no more orders; finish what was accepted within `wait_s`, and give up the rest."""
@@ -90,12 +95,13 @@ class Kitchen:
             self._closing, self.ready = True, False
             self._change.notify_all()
         end = time.monotonic() + wait_s
-        while self._thread.is_alive() and time.monotonic() < end and (self._jobs or self._queue):
+        while self._thread.is_alive() and time.monotonic() < end and self._accepted():
             time.sleep(0.02)
-        for ticket in [*self._queue, *(job.ticket for job in self._jobs)]:
+        for ticket in self._accepted():
             ticket.put(BusyError("the server is closing: try again", 5, closing=True))
             ticket.cancel()
-        self._thread.join(timeout=10)
+        if self._thread.ident is not None:  # else it was told to stop before it had begun
+            self._thread.join(timeout=10)
         self._disk.shutdown(wait=False, cancel_futures=True)
 
     def submit(self, order: Order) -> Ticket:
@@ -138,6 +144,11 @@ class Kitchen:
         """Return the words a pot holds: one pot at a time, so that memory stays within its bound."""
         return self._disk.submit(self._shelf(tenant).words, name).result()
 
+    def _accepted(self) -> list[Ticket]:
+        """Who waits or is served."""
+        with self._change:
+            return [*self._queue, *(job.ticket for job in list(self._jobs))]
+
     def _wake(self) -> None:
         with self._change:
             self._change.notify_all()
@@ -150,16 +161,20 @@ class Kitchen:
                 self._round()
         except BaseException as error:
             log.exception("the kitchen stopped")
-            self.reason = f"{type(error).__name__}: {error}".splitlines()[0][:200]
-            self.ready = False
-            for ticket in [*self._queue, *(job.ticket for job in self._jobs)]:
+            with self._change:  # from here on nobody is accepted
+                self.reason = f"{type(error).__name__}: {error}".splitlines()[0][:200]
+                self.ready = False
+            for ticket in self._accepted():
                 ticket.put(FaultError(f"the server cannot answer ({self.reason}): start it again"))
 
     def _wait(self) -> bool:
         """Sleep until there is something to do; false when all is done and the server closes."""
         with self._change:
             while True:
-                if self._queue or any(job.waits is None or job.waits.done() for job in self._jobs):
+                free = len(self._jobs) < self.berths.slots
+                if any(free or ticket.cancelled for ticket in self._queue):
+                    return True
+                if any(job.waits is None or job.waits.done() for job in self._jobs):
                     return True
                 if self._closing and not self._jobs:
                     return False
@@ -168,10 +183,12 @@ class Kitchen:
     def _round(self) -> None:
         self._drop_cancelled()
         while self._queue and len(self._jobs) < self.berths.slots:
-            with self._change:
-                ticket = self._queue.popleft()
-            if not ticket.cancelled:
-                self._begin(ticket)
+            ticket = self._queue[0]
+            job = None if ticket.cancelled else self._begin(ticket)
+            with self._change:  # it is in one of both at any moment, so that nobody is forgotten
+                self._queue.popleft()
+                if job is not None:
+                    self._jobs.append(job)
         self._set_blocks()
         for job in list(self._jobs):
             if job.waits is not None and job.waits.done():
@@ -188,7 +205,7 @@ class Kitchen:
             for job in self._jobs:
                 job.berth.reader.block = SMALL if speaking else BLOCK
 
-    def _begin(self, ticket: Ticket) -> None:
+    def _begin(self, ticket: Ticket) -> Job | None:
         order, version = ticket.order, ""
         shelf = self._shelf(order.tenant)
         names: list[str] = []
@@ -196,9 +213,9 @@ class Kitchen:
             if isinstance(order, Talk):
                 version = shelf.version(order.pot) if order.pot is not None else ""
                 names = prompts.names(order.tenant, version, order.messages)
-        except InfiniPotError as error:
-            ticket.put(error)
-            return
+        except Exception as error:
+            ticket.put(told(error))
+            return None
         berth, known = self.berths.take(names)
         place = Place(berth, known, ticket.put, self._background, shelf, self.recipe.format)
         if isinstance(order, Talk):
@@ -207,8 +224,7 @@ class Kitchen:
             course = courses.go_on(place, order)
         else:
             course = courses.brew(place, order)
-        job = Job(ticket, berth, course, time.monotonic())
-        self._jobs.append(job)
+        return Job(ticket, berth, course, time.monotonic())
 
     def _step(self, job: Job, given: Callable[[], Any] | None = None) -> None:
         """Take one step of a course, with what it was waiting for."""
@@ -265,5 +281,6 @@ class Kitchen:
 
     def _shelf(self, tenant: str) -> Shelf:
         if tenant not in self._shelves:
-            self._shelves[tenant] = Shelf(self.engine, self.recipe, space(self.store, tenant))
+            made = Shelf(self.engine, self.recipe, space(self.store, tenant), self.memory)
+            self._shelves.setdefault(tenant, made)  # two threads may be here, and a shelf knows who writes
         return self._shelves[tenant]

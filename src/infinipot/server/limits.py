@@ -17,12 +17,14 @@ from infinipot.server.errors import ApiError, respond
 from infinipot.server.settings import Settings
 
 MOST_NESTING = 32
-MOST_VALUES = 200_000  # strings, objects and arrays in one body
-SHARED = 8  # bodies of the largest size that are held at the same time
+MOST_VALUES = 200_000  # strings, objects, arrays and what stands between commas in one body
+# Bodies of the largest size that are held at the same time. Parsed and split into tokens one takes eight
+# times as much, which must fit into the bound that the server prints.
+SHARED = 3
 
 # A string as one match, whatever is in it, also one that does not end: possessive, and never tried twice, so
 # that the time is linear in the body's length.
-_STRUCTURE = re.compile(rb'"(?:[^"\\]++|\\.)*+(?:"|\\?\Z)|[\[\]{}]', re.DOTALL)
+_STRUCTURE = re.compile(rb'"(?:[^"\\]++|\\.)*+(?:"|\\?\Z)|[\[\]{},]', re.DOTALL)
 
 
 def is_upload(scope: Scope) -> bool:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import psutil
 
@@ -14,6 +14,7 @@ from infinipot.trace import LEAST
 
 SHARE = 0.1  # of what was measured, for requests' own text and the allocator's waste
 FLOOR = 200_000_000  # bytes; likewise, where little was measured
+SMALL = 16 * 2**20  # bytes of a kept pot beside its slots: the last hidden state, numbers
 
 
 class Memory:
@@ -22,8 +23,11 @@ class Memory:
     def __init__(self, engine: Engine) -> None:
         self._device = engine.model.device
         self.pots = self.bound = 0
+        self.largest = 0  # bytes of a kept pot of this model and recipe, at most
 
-    def warmed(self, readers: Sequence[Reader]) -> None:
+    def warmed(
+        self, readers: Sequence[Reader], slots: int, given_up: Callable[[], bool] = lambda: False
+    ) -> None:
         """Read two full cycles in one pot, so that everything that will ever be allocated has been."""
         reader = readers[0]
         vocabulary, capacity = reader.model.vocabulary, reader.config.capacity
@@ -31,14 +35,18 @@ class Memory:
         forget_peak(str(self._device))  # loading takes more than serving ever will
         try:
             for _ in reader.reading_tokens([tokens]):
-                pass
+                if given_up():
+                    return
             list(reader.generate(tokens[:8], Generation(4)))
+            # Slots; a place and an id of each in the trace, and what the last token gave it.
+            self.largest = reader.pot.nbytes + (16 + 4) * reader.pot.slots + SMALL
         finally:
             reader.clear()
         self.pots = sum(one.pot.nbytes for one in readers)
         traces = sum(2 * 16 * max(LEAST, reader.pot.slots) for reader in readers)
-        # A pot on its way to or from the disk is there a second time.
-        self.bound = int(self._peak() * (1 + SHARE)) + FLOOR + traces + reader.pot.nbytes
+        # A kept pot is there a second time until its order goes on; one more has its words looked at.
+        spare = 1 if self._device.type == "cuda" else slots + 1
+        self.bound = int(self._peak() * (1 + SHARE)) + FLOOR + traces + spare * self.largest
 
     def numbers(self) -> dict[str, int]:
         """Return what is held now, and the bound."""

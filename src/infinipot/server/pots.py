@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, AsyncIterator
+import json
+from collections.abc import AsyncGenerator, AsyncIterator, Callable
 from contextlib import AsyncExitStack
 from dataclasses import asdict
-from typing import Annotated, Any
+from typing import Annotated, Any, TypeVar
 
 from fastapi import APIRouter, Query, Request
 from fastapi import Path as InPath
@@ -23,6 +24,7 @@ from infinipot.store import Card, PotStore
 from infinipot.store.names import check
 
 router = APIRouter(prefix="/v1/pots", tags=["pots"])
+T = TypeVar("T")
 
 Name = Annotated[str, InPath(max_length=256, description="Up to 64 of A-Z a-z 0-9 . _ -")]
 Title = Annotated[str | None, Query(max_length=256, description="For people; the name otherwise.")]
@@ -78,18 +80,22 @@ async def delete(request: Request, name: Name) -> dict[str, Any]:
     """Delete a pot."""
     store = Service.of(request).pots(request)
     await require(store, name)
-    await asyncio.to_thread(store.remove, name)
+    await asyncio.to_thread(_now, store, name, lambda: store.remove(name))
     return {"id": name, "object": "pot", "deleted": True}
 
 
-@router.get("/{name}/words")
-async def words(request: Request, name: Name) -> dict[str, Any]:
+@router.get("/{name}/words", response_class=JSONResponse)
+async def words(request: Request, name: Name) -> Response:
     """Show the words a pot still holds, and how many of its heads hold them."""
     service = Service.of(request)
     card = await _card(service.pots(request), name)
-    found = await asyncio.to_thread(service.kitchen.words, tenant(request), name)
-    told = [asdict(word) for word in found]
-    return {"words": told, "tokens_read": card.tokens_read, "held": len(told)}
+    who = tenant(request)
+
+    def told() -> str:  # of a large pot it takes seconds: away from the event loop
+        found = [asdict(word) for word in service.kitchen.words(who, name)]
+        return json.dumps({"words": found, "tokens_read": card.tokens_read, "held": len(found)})
+
+    return Response(await asyncio.to_thread(told), media_type="application/json")
 
 
 @router.get("/{name}/file", response_class=Response, responses={200: {"content": FILE_BODY}})
@@ -112,10 +118,10 @@ async def bring(request: Request, name: Name, replace: Replace = False) -> dict[
     await _check_new(store, name, replace)
     async with spooled(request, text=False) as upload:
         try:
-            card = await asyncio.to_thread(store.bring, upload.path, name, replace)
+            card = await asyncio.to_thread(_now, store, name, lambda: store.bring(upload.path, name, replace))
         except StoreError as error:
-            if isinstance(error.__cause__, OSError):
-                raise
+            if isinstance(error.__cause__, OSError) or str(upload.path) not in str(error):
+                raise  # of the store, not of what was sent
             said = str(error).replace(f"'{upload.path}'", UPLOAD)
             raise ApiError(400, said, code="not_a_pot") from error
     return pot_object(name, card)
@@ -165,6 +171,12 @@ def _check_type(request: Request) -> None:
         raise ApiError(415, "send the text itself as the body, with `Content-Type: text/plain`")
     if charset not in ("", "utf-8", "utf8", "us-ascii", "ascii"):
         raise ApiError(415, "send the text as UTF-8: convert it with `iconv -t utf-8`")
+
+
+def _now(store: PotStore, name: str, work: Callable[[], T]) -> T:
+    """Write, or say at once that somebody else does: whoever waits for a lock keeps a thread from others."""
+    with store.lock(name, wait_s=0):
+        return work()
 
 
 async def _card(store: PotStore, name: str) -> Card:

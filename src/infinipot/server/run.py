@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import socket
+from concurrent.futures import ThreadPoolExecutor
 from types import FrameType
 
 import h11
@@ -27,6 +28,7 @@ MOST_HEADERS = 32_768  # bytes
 CONNECTIONS = 512
 HEADERS_S = 30.0  # time to send them
 FLUSH_S = 5  # time for the last bytes of what is done
+THREADS = 32  # for what waits for a disk; by default there are few where cores are
 
 
 def listen(settings: Settings) -> socket.socket:
@@ -83,6 +85,11 @@ class Server(uvicorn.Server):
         self._signals = 0
         self._draining: asyncio.Task[None] | None = None
         self._announced = False
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        """Begin to listen, with threads enough."""
+        asyncio.get_running_loop().set_default_executor(ThreadPoolExecutor(THREADS, "routes"))
+        await super().startup(sockets)
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:  # noqa: ARG002
         """Take note of a signal; the loop acts on it within a tick."""

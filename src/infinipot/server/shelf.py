@@ -4,15 +4,20 @@ from __future__ import annotations
 
 from contextlib import ExitStack
 
+import torch
+
 from infinipot.api import Engine
 from infinipot.errors import StoreError
 from infinipot.reader import Reader
 from infinipot.recipes import Recipe
 from infinipot.server.keys import PUBLIC
+from infinipot.server.memory import Memory
 from infinipot.server.orders import Brew
 from infinipot.state import State
 from infinipot.store import Card, PotStore, match
 from infinipot.trace import Word, words_of
+
+COMPUTED = ("keys", "values", "anchors", "last")  # the last part of the names of what is computed with
 
 
 def space(store: PotStore, tenant: str) -> PotStore:
@@ -20,11 +25,17 @@ def space(store: PotStore, tenant: str) -> PotStore:
     return store if tenant == PUBLIC else store.space(tenant)
 
 
+def _finite(state: State) -> bool:
+    """Say whether all that is computed with is finite: a NaN would spread to whoever has the slots next."""
+    used = (t for name, t in state.tensors.items() if name.rpartition(".")[2] in COMPUTED and t.numel())
+    return all(bool(torch.isfinite(end)) for tensor in used for end in tensor.aminmax())
+
+
 class Shelf:
     """A tenant's pots."""
 
-    def __init__(self, engine: Engine, recipe: Recipe, store: PotStore) -> None:
-        self._engine, self._recipe, self._store = engine, recipe, store
+    def __init__(self, engine: Engine, recipe: Recipe, store: PotStore, memory: Memory) -> None:
+        self._engine, self._recipe, self._store, self._memory = engine, recipe, store, memory
         self._held: dict[Brew, ExitStack] = {}  # by identity: two orders may be alike
 
     def hold(self, order: Brew) -> None:
@@ -44,9 +55,17 @@ class Shelf:
             held.close()
 
     def load(self, name: str) -> tuple[State, Card]:
-        """Return a pot after checking that it was made by this model and recipe."""
-        match.require(self._store.card(name), self._engine, self._recipe, name)
-        return self._store.load(name)
+        """Return a pot after checking that it was made by this model and recipe, whoever sent it."""
+        card = self._store.card(name)
+        match.require(card, self._engine, self._recipe, name)
+        if card.bytes > self._memory.largest > 0:
+            raise StoreError(f"pot '{name}' is larger than any of its recipe: read its text again")
+        state, loaded = self._store.load(name)
+        if loaded != card:  # replaced since it was looked at
+            raise StoreError(f"pot '{name}' was replaced while it was read: try again")
+        if not _finite(state):
+            raise StoreError(f"pot '{name}' holds numbers that are none: read its text again")
+        return state, loaded
 
     def words(self, name: str) -> list[Word]:
         """Return the words a pot holds."""

@@ -20,6 +20,7 @@ Encoding = Literal["exact", "int8"]
 _SHA256 = re.compile(r"[0-9a-f]{64}")
 _TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ")
 _LONGEST = 256  # characters of a text in a card
+_LONGEST_CATALYST = 65_536  # a recipe may hold a text of the user's own
 
 
 @dataclass(frozen=True)
@@ -82,7 +83,7 @@ def _sound(name: str, value: object) -> bool:
     if name in _COUNTS:
         return type(value) is int and 0 <= value < 2**62
     if name == "recipe":
-        return isinstance(value, dict) and len(value) <= 64 and isinstance(value.get("name"), str)
+        return isinstance(value, dict) and len(value) <= 64 and _is_recipe(value)
     if not isinstance(value, str):
         return False
     if name in _DIGESTS:
@@ -92,6 +93,18 @@ def _sound(name: str, value: object) -> bool:
     if name == "encoding":
         return value in ("exact", "int8")
     return len(value) <= _LONGEST and value.isprintable()  # it will be shown on a terminal
+
+
+def _is_recipe(value: dict[str, Any]) -> bool:
+    """Say whether it is names and single values, which JSON can carry again: nothing deep, nothing huge."""
+    names = all(len(name) <= _LONGEST and name.isprintable() for name in value)
+    return names and isinstance(value.get("name"), str) and all(map(_is_single, value.values()))
+
+
+def _is_single(value: object) -> bool:
+    if isinstance(value, str):
+        return len(value) <= _LONGEST_CATALYST and not re.search("[\ud800-\udfff]", value)
+    return value is None or isinstance(value, float) or (isinstance(value, int) and abs(value) < 2**62)
 
 
 def now() -> str:

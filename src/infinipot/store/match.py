@@ -123,7 +123,7 @@ def _other_recipe(theirs: Mapping[str, Any], ours: Mapping[str, Any]) -> str:
         if theirs.get(name) != ours.get(name):
             what = "recipe" if name == "name" else name
             return (
-                f"the pot was read with {what} {theirs.get(name)}, not {ours.get(name)}: "
+                f"the pot was read with {what} {plain(str(theirs.get(name)))}, not {ours.get(name)}: "
                 "use the pot's own, or read the text again"
             )
     return ""

@@ -20,7 +20,7 @@ from infinipot.errors import InfiniPotError, StoreError
 from infinipot.store.base import SUFFIX, WAIT_S, PotStore
 from infinipot.store.local import LocalStore
 from infinipot.store.names import check
-from infinipot.store.whole import ASIDE
+from infinipot.store.whole import ASIDE, is_aside
 
 _BLOCK = 16 * 2**20  # bytes of one request
 _STALE_S = 3600
@@ -98,7 +98,7 @@ class RemoteStore(PotStore):
     def _sweep(self, name: str) -> None:
         """Remove what was left long ago; without locks, something younger may be at work."""
         for file in self._found():
-            if file.startswith(f".{name}{SUFFIX}.") and file.endswith(ASIDE):
+            if is_aside(file, f"{name}{SUFFIX}"):
                 with suppress(Exception):
                     if time.time() - self._system.modified(f"{self._at}/{file}").timestamp() > _STALE_S:
                         self._system.rm_file(f"{self._at}/{file}")

@@ -7,6 +7,7 @@ killed at any moment leaves the old file or the new one. Knows nothing of what i
 from __future__ import annotations
 
 import os
+import re
 import secrets
 import stat
 from collections.abc import Iterator
@@ -17,6 +18,7 @@ from typing import BinaryIO
 from infinipot.errors import StoreError
 
 ASIDE = ".tmp"
+_RANDOM = re.compile(rf"[0-9a-f]{{16}}{re.escape(ASIDE)}")  # how what is written aside ends
 _CLOSED = getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_BINARY", 0)
 _STRICT = getattr(os, "O_NOFOLLOW", 0)
 _NOW = getattr(os, "O_NONBLOCK", 0)  # a pipe without a writer would be waited for
@@ -64,8 +66,15 @@ def writing(path: Path) -> Iterator[BinaryIO]:
 def sweep(path: Path) -> None:
     """Remove what a killed process left of writing this file; nobody may be writing it now."""
     for left in path.parent.glob(f".{path.name}.*{ASIDE}"):
-        with suppress(OSError):
-            left.unlink()
+        if is_aside(left.name, path.name):
+            with suppress(OSError):
+                left.unlink()
+
+
+def is_aside(file: str, name: str) -> bool:
+    """Say whether a file is what was written aside for this name: not for a longer one that begins alike."""
+    begin = f".{name}."
+    return file.startswith(begin) and bool(_RANDOM.fullmatch(file.removeprefix(begin)))
 
 
 def sync_folder(folder: Path) -> None:

@@ -175,6 +175,12 @@ def test_a_body_in_chunks_is_counted_as_it_comes(small: Client) -> None:
     assert taken < 2**21
 
 
+def test_numbers_count_as_parts_too(small: Client) -> None:
+    body = '{"messages": [], "metadata": [' + "1," * 210_000 + "1]}"
+    found = small("POST", CHAT, content=body, headers=JSON)
+    assert (found.status_code, found.json()["error"]["code"]) == (400, "too_many_parts")
+
+
 def test_bodies_share_a_budget(small: Client, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(limits, "SHARED", 1)
 

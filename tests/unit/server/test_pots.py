@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import json
+import threading
+import time
 import tracemalloc
 from collections.abc import AsyncIterator, Callable, Iterator
 from dataclasses import replace
@@ -260,3 +262,31 @@ def test_an_upload_uses_no_memory(client: Client) -> None:
     assert got.status_code == 201
     assert got.json()["source_bytes"] == 200_000_000 // len(line) * len(line)
     assert peak < 8_000_000
+
+
+def test_a_pot_being_written_is_refused_at_once(client: Client, kitchen: FakeKitchen) -> None:
+    make(client)
+    file = client("GET", "/v1/pots/book/file").content
+    held, done = threading.Event(), threading.Event()
+
+    def write() -> None:
+        with kitchen.store.lock("book"):
+            held.set()
+            done.wait(20)
+
+    writer = threading.Thread(target=write)
+    writer.start()
+    held.wait(20)
+    started = time.monotonic()
+    try:
+        for answer in (
+            client("DELETE", "/v1/pots/book"),
+            client("PUT", "/v1/pots/book/file", content=file, params={"replace": "true"}),
+        ):
+            assert answer.status_code == 409
+            assert "being written" in answer.json()["error"]["message"]
+    finally:
+        done.set()
+        writer.join(20)
+    assert time.monotonic() - started < 5
+    assert client("DELETE", "/v1/pots/book").status_code == 200

@@ -226,6 +226,17 @@ def lies() -> dict[str, bytes]:
     lie("one tensor less", lambda head, names: head.pop(names[-1]))
     lie("a tensor twice", lambda head, names: head.__setitem__("zzz", head[names[-1]]))
     lie("another name", lambda head, names: head.__setitem__("aaa", head.pop(names[0])))
+    lie("half a character", lambda head, names: head.__setitem__("\ud800", head.pop(names[0])))
+    lie(
+        "half a character inside", lambda head, names: head["__metadata__"].__setitem__("infinipot", "\ud800")
+    )
+    lie(
+        "no finite number",
+        lambda head, names: head["__metadata__"].__setitem__(
+            "infinipot",
+            head["__metadata__"]["infinipot"].replace('"numbers":{', '"numbers":{"x":1e999,'),
+        ),
+    )
     lie("no metadata", lambda head, names: head.pop("__metadata__"))
     lie("other metadata", lambda head, names: head.__setitem__("__metadata__", {"infinipot": 7}))
 
@@ -259,6 +270,7 @@ def test_a_sum_of_ones_own_does_not_help_a_wrong_document() -> None:
         {"packed": {"pot.000.keys": "F32"}},
         {"packed": {"nothing": "F32"}},
         {"packed": {"a": 7}},
+        {"card": toy.card(bytes=1).to_json()},
     ):
         stream = io.BytesIO()
         head = header.Header(toy.card(), state.numbers, {}, [])

@@ -195,6 +195,14 @@ def test_what_a_killed_process_left_is_swept(store: LocalStore) -> None:
     assert [path.name for path in store.folder.glob(".*.tmp")] == [".other.pot.0123456789abcdef.tmp"]
 
 
+def test_a_pot_being_written_survives_the_save_of_one_whose_name_it_begins_with(store: LocalStore) -> None:
+    keep(store)
+    with store._writing("book.pot.2") as stream:
+        stream.write(b"an hour's reading")
+        keep(store, value=2, replace=True)
+    assert (store.folder / "book.pot.2.pot").read_bytes() == b"an hour's reading"
+
+
 def test_a_pot_in_use_is_waited_for_and_then_refused(store: LocalStore) -> None:
     seen = []
 

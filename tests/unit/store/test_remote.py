@@ -84,12 +84,13 @@ def test_a_save_that_fails_leaves_the_old_pot(store: RemoteStore, monkeypatch) -
 
 def test_only_what_was_left_long_ago_is_swept(tmp_path: Path) -> None:
     store = RemoteStore(fsspec.filesystem("file"), str(tmp_path))
-    for age, name in ((0, "new"), (7200, "old")):
-        left = tmp_path / f".book.pot.{name}.tmp"
+    new, old, other = (f".book.pot.{end}.tmp" for end in ("a" * 16, "b" * 16, "x.pot." + "c" * 16))
+    for age, name in ((0, new), (7200, old), (7200, other)):
+        left = tmp_path / name
         left.write_bytes(b"half")
         os.utime(left, (time.time() - age,) * 2)
     store.save("book", toy.filled(1), toy.card())
-    assert files(store) == [".book.pot.new.tmp", "book.pot"]
+    assert files(store) == [new, other, "book.pot"]  # the last is of a pot named 'book.pot.x'
 
 
 @pytest.mark.parametrize(
