@@ -153,7 +153,7 @@ def _held(columns: Iterable[Column], places: Tensor, total: int) -> tuple[Tensor
     rows = 0
     for source, novel in columns:
         rows += source.shape[0] * source.shape[1]
-        held = source.cpu().flatten()
+        held = source.cpu().flatten().contiguous()
         if held.numel() and int(held.max()) >= total:
             raise InputError("this pot's trace is of another text: make the pot again")
         at = torch.searchsorted(places, held).clamp(max=len(places) - 1)
