@@ -117,18 +117,24 @@ def outcome(url: str, stream: bool) -> str:
     return "whole" if got.json()["choices"][0]["finish_reason"] else "lost"
 
 
-def test_one_store_for_all_replicas(deployed: tuple[str, psutil.Process]) -> None:
-    url, process = deployed
-    assert len(replicas(process)) == 2
-    assert httpx.get(f"{url}/v1/models", timeout=20).status_code == 401
-    assert httpx.get(f"{url}/health", timeout=20).json() == {"status": "ok"}
-    text = "The sea was calm and nobody spoke. " * 40
+SEA = "The sea was calm and nobody spoke. " * 40
+
+
+def keep_sea(url: str) -> None:
     stream = {**HEADERS, "Accept": "text/event-stream"}
-    made = httpx.post(f"{url}/v1/pots/sea", content=text, headers=stream, timeout=60)
+    made = httpx.post(f"{url}/v1/pots/sea?replace=true", content=SEA, headers=stream, timeout=60)
     assert made.status_code == 201, made.text
     assert made.text.strip().splitlines()[-2] == "event: done"
+
+
+def test_one_store_for_all_replicas(deployed: tuple[str, psutil.Process]) -> None:
+    url, process = deployed
+    eventually(lambda: len(replicas(process)) == 2)
+    assert httpx.get(f"{url}/v1/models", timeout=20).status_code == 401
+    assert httpx.get(f"{url}/health", timeout=20).json() == {"status": "ok"}
+    keep_sea(url)
     for _ in range(8):  # whichever replica answers
-        assert httpx.get(f"{url}/v1/pots/sea", headers=HEADERS, timeout=20).json()["tokens_read"] == len(text)
+        assert httpx.get(f"{url}/v1/pots/sea", headers=HEADERS, timeout=20).json()["tokens_read"] == len(SEA)
         body = {"messages": [{"role": "user", "content": "Well?"}], "pot": "sea", "max_tokens": 2}
         got = httpx.post(url + CHAT, json=body, headers=HEADERS, timeout=60)
         assert got.json()["usage"]["prompt_tokens"] < 64
@@ -136,6 +142,7 @@ def test_one_store_for_all_replicas(deployed: tuple[str, psutil.Process]) -> Non
 
 def test_a_replica_killed_under_load_loses_nothing_in_silence(deployed: tuple[str, psutil.Process]) -> None:
     url, process = deployed
+    keep_sea(url)
     seen: list[str] = []
     done = threading.Event()
 
