@@ -101,7 +101,7 @@ def pack(model: nn.Module, decoder: nn.Module, dtype: torch.dtype) -> int:
             if plain_linear(found):
                 _replace(module, names, found, dtype)
                 count += 1
-    head = model.get_output_embeddings()  # type: ignore[operator]
+    head = model.get_output_embeddings()  # type: ignore[operator]  # torch types a module's attributes so
     if plain_linear([head]):
         rounded = dtype == torch.bfloat16
         made = Head(head) if rounded else Product(PackedJoint([head], dtype), 0)

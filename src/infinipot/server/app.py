@@ -71,7 +71,7 @@ def create_app(settings: Settings, kitchen: Kitchen, store: PotStore, ready_firs
     for module in (status, chat, pots, pages):
         app.include_router(module.router)
     errors.install(app)
-    app.openapi = lambda: _document(app)  # type: ignore[method-assign]
+    app.openapi = lambda: _document(app)  # type: ignore[method-assign]  # FastAPI's own way to do it
     return app
 
 
@@ -79,7 +79,7 @@ async def _start(service: Service) -> None:
     """Warm up beside the open door: /health answers, /ready says not yet."""
     try:
         await asyncio.to_thread(service.kitchen.start)
-    except Exception as error:
+    except Exception as error:  # whatever it is, the process must end with it: `serve` raises it
         log.error("the kitchen did not start: %s", error)
         service.failed = error
 
