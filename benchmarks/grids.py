@@ -1,0 +1,206 @@
+"""Every grid of the paper's tables, several runs side by side on one card or one CPU.
+
+    python benchmarks/grids.py --model qwen2.5-coder-1.5b --dtype bfloat16 --longbench DIR --essays DIR \
+        --side-by-side 6 --minutes 9 --out grids
+
+A grid is what `infinipot eval` would run with the same words; here each worker loads the model once and
+takes one part of a grid after the other, the most wanted first. Rows are kept as they come, under
+OUT/parts, and the same command goes on where it ended. Then the parts of each grid are gathered into
+OUT/GRID, a run's folder that `infinipot report` reads. `seconds` in its rows are of a busy card.
+"""
+
+from __future__ import annotations
+
+import argparse
+import multiprocessing as mp
+import time
+import traceback
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from infinipot.api import open_engine
+from infinipot.errors import InfiniPotError
+from infinipot.eval.evaluate import Here, Order, evaluate
+from infinipot.eval.folder import MANIFEST, key, opened, read_manifest, read_rows
+from infinipot.eval.grid import BY_TASK, Grid
+from infinipot.eval.results import summary
+from infinipot.eval.tasks import Wanted, make
+
+K = 1024
+STEPS = {"swa": 256, "streaming-llm": 256, "h2o": 256}  # at 1, as the paper has them, a grid takes days
+BATCH = 8
+PAPER_LENGTHS = "4k,8k,16k,32k,64k,128k,256k,1m"
+
+
+@dataclass(frozen=True)
+class Part:
+    """Some cells of a grid."""
+
+    grid: str  # its name, and the folder's
+    recipes: tuple[str, ...]
+    catalysts: tuple[str, ...]
+    capacities: tuple[int, ...] = (4 * K,)
+    keeps: tuple[float, ...] = ()
+    knobs: dict[str, tuple[str, ...]] = field(default_factory=dict)
+
+    @property
+    def name(self) -> str:
+        knobs = (f"{name}={','.join(values)}" for name, values in self.knobs.items())
+        sizes = (*map(str, self.capacities), *(f"keep={share}" for share in self.keeps))
+        return "_".join([*self.recipes, *self.catalysts, *sizes, *knobs])
+
+    def order(self, args: argparse.Namespace) -> Order:
+        task, wanted, limit = tasks(args)[self.grid]
+        made = make(task, wanted, args.seed)
+        steps = tuple({STEPS[recipe] for recipe in self.recipes if recipe in STEPS})
+        grid = Grid(self.recipes, self.capacities, self.keeps, steps, self.catalysts, self.knobs)
+        out = args.out / "parts" / self.grid / self.name
+        return Order(made.task, grid, out, made.options, args.seed, limit)
+
+
+def tasks(args: argparse.Namespace) -> dict[str, tuple[str, Wanted, int | None]]:
+    """What is read for each grid: a task, its options, and how many rows of each of its parts."""
+    essays, longbench = str(args.essays), args.longbench
+    return {
+        "passkey": ("passkey", Wanted(lengths=PAPER_LENGTHS, trials=1), None),
+        "essays": ("needle", Wanted(lengths=PAPER_LENGTHS, trials=1, hay=essays), None),
+        "passkey-more": ("passkey", Wanted(lengths="4k,8k,16k,32k,64k", trials=4), None),
+        "essays-more": ("needle", Wanted(lengths="4k,8k,16k,32k,64k", trials=4, hay=essays), None),
+        "longbench": ("longbench", Wanted(data=longbench, tasks="all"), args.rows),
+        "longbench-all": ("longbench", Wanted(data=longbench, tasks="all"), None),
+    }
+
+
+def parts() -> Iterator[Part]:
+    """Everything the tables need, the most wanted first."""
+    general, question, both = ("general",), ("question",), ("general", "question")
+    by_task = (BY_TASK,)
+    hays, more = ("passkey", "essays"), ("passkey-more", "essays-more")
+
+    yield from (Part("longbench", (recipe,), by_task) for recipe in STEPS)  # the slow ones
+    yield Part("passkey", ("infinipot",), question)
+    yield Part("passkey", ("infinipot",), general)
+    yield from (Part("longbench", (one,), by_task) for one in ("infinipot", "truncate", "full"))
+    yield from (Part("longbench", ("infinipot",), by_task, knobs={"pool": (width,)}) for width in ("7", "15"))
+    yield from (Part(hay, ("infinipot", "cap-only"), both) for hay in more)
+    yield from (Part("longbench", (one,), by_task) for one in ("cap-only", "snapkv", "ccd", "tova", "sirllm"))
+    # Score pooling and |C|/|M|, which the paper does not print.
+    for hay in more:
+        yield Part(hay, ("infinipot",), both, knobs={"pool": ("7",)})
+        yield Part(hay, ("infinipot",), both, keeps=(0.25, 0.75))
+    yield from (Part("longbench", ("infinipot",), by_task, keeps=(share,)) for share in (0.25, 0.75))
+    yield from (Part("longbench", (one,), by_task) for one in ("nuc-only", "no-cr-rope", "self-extend"))
+    # Tables 3 and 2, figure 6.
+    yield Part("longbench", ("infinipot",), by_task, knobs={"novelty": ("0.25", "0.75")})
+    for catalyst in ("general", "general-1", "general-2", "padding", "unrelated"):
+        yield Part("longbench", ("infinipot",), (catalyst,))
+    for capacity in (1 * K, 2 * K, 8 * K):
+        yield Part("longbench", ("infinipot", "truncate"), by_task, (capacity,))
+    yield Part("essays", ("infinipot",), question)
+    yield Part("essays", ("infinipot",), general)
+    for hay in (*more, *hays):
+        yield Part(hay, ("no-cr-rope",), question)
+        yield Part(hay, ("ccd",), question)
+    yield from (Part(hay, ("full",), question) for hay in more)
+    yield from (Part(hay, ("cap-only",), (catalyst,)) for hay in hays for catalyst in both)
+    for hay in hays:
+        yield Part(hay, ("infinipot",), both, knobs={"pool": ("7",)})
+    main = ("infinipot", "truncate", "full", "cap-only", "snapkv", "tova", "ccd", "sirllm")
+    yield from (Part("longbench-all", (one,), by_task) for one in main)
+
+
+def chosen(args: argparse.Namespace) -> list[Part]:
+    wanted = set(args.grids.split(",")) if args.grids else set(tasks(args))
+    if unknown := wanted - set(tasks(args)):
+        raise SystemExit(f"unknown grid '{min(unknown)}'; use {', '.join(tasks(args))}")
+    return [part for part in parts() if part.grid in wanted]
+
+
+# Running ----------------------------------------------------------------------------
+
+
+def worker(args: argparse.Namespace, turn: Any, until: float) -> None:
+    """Take one part after the other until none is left or the time is over."""
+    todo, here = chosen(args), Here(lambda: open_engine(args.model, args.device, args.dtype, fused=True))
+    while time.time() < until:
+        with turn.get_lock():
+            number, turn.value = turn.value, turn.value + 1
+        if number >= len(todo):
+            return
+        try:
+            told = run(todo[number], args, here, until)
+        except InfiniPotError as error:
+            told = f"error: {error}"
+        except Exception:
+            traceback.print_exc()
+            print(f"{todo[number].grid} {todo[number].name}: broke off", flush=True)
+            raise SystemExit(1) from None  # a card's errors stay: whoever comes next starts afresh
+        print(f"{todo[number].grid} {todo[number].name}: {told}", flush=True)
+
+
+def run(part: Part, args: argparse.Namespace, here: Here, until: float) -> str:
+    """Make the rows that are not there yet; say what came out."""
+    started, order = time.time(), part.order(args)
+    here.runner.batch = BATCH if part.grid.startswith("longbench") else 1  # other answers are a few tokens
+    for step in evaluate(order, here):
+        if step.done < step.total and time.time() > until:
+            return f"{step.done} of {step.total} rows; run again to go on"
+    cells = summary(read_rows(order.out))["cells"]
+    means = (f"{cell['cell']} {100 * (cell['score'] or 0):.1f}" for cell in cells)
+    return f"{', '.join(means)}; {step.total} rows, {time.time() - started:.0f} s"
+
+
+def gather(out: Path) -> Iterator[str]:
+    """Put the rows of every part into its grid's folder; those that are there stay."""
+    for folder in sorted((out / "parts").glob("*/*")):
+        if not (folder / MANIFEST).exists():
+            continue
+        with opened(out / folder.parent.name, read_manifest(folder)) as grid:
+            there = grid.done()
+            rows = [row for row in read_rows(folder) if key(row) not in there]
+            for row in rows:
+                grid.append(row)
+        if rows:
+            yield f"{folder.parent.name}: {len(rows)} rows of {folder.name}"
+
+
+def workers(args: argparse.Namespace) -> None:
+    """Run the workers; one that died is followed by another, as long as parts are left."""
+    context, until = mp.get_context("spawn"), time.time() + 60 * args.minutes
+    turn, todo = context.Value("i", 0), chosen(args)
+    running: list[Any] = []
+    while time.time() < until and (turn.value < len(todo) or any(one.is_alive() for one in running)):
+        running = [one for one in running if one.is_alive()]
+        if len(running) < args.side_by_side and turn.value < len(todo):
+            running.append(context.Process(target=worker, args=(args, turn, until)))
+            running[-1].start()
+        time.sleep(0.5)
+    for one in running:
+        one.join()
+
+
+def main(words: Sequence[str] | None = None) -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--longbench", type=Path, required=True, help="folder with LongBench's .jsonl files")
+    parser.add_argument("--essays", type=Path, required=True, help="folder with essays, .txt")
+    parser.add_argument("--grids", help="only these, with commas between them")
+    parser.add_argument("--rows", type=int, default=12, help="of each task, in the grid `longbench`")
+    parser.add_argument("--model", default="qwen2.5-coder-1.5b")
+    parser.add_argument("--device", default="auto")
+    parser.add_argument("--dtype", default="auto")
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--side-by-side", type=int, default=1, help="workers, each with a model of its own")
+    parser.add_argument("--minutes", type=float, default=60 * 24, help="begin no row later")
+    parser.add_argument("--out", type=Path, required=True)
+    args = parser.parse_args(words)
+    workers(args)
+    for line in gather(args.out):
+        print(line)
+
+
+if __name__ == "__main__":
+    main()
