@@ -26,7 +26,7 @@ from infinipot.trace import Trace
 
 BLOCK = 2048  # most tokens in one forward: bounds activations when the pot is large
 LONG = 512  # tokens from which on a forward without distillation is worth a graph
-OFTEN = 4  # times a forward is made before it is captured: a short text with a question of its own never is
+PATIENCE = 16  # times a forward is made before it is captured: capturing costs as much as a dozen or two
 RECENT = 64  # last slots that survive a distillation in the middle of an answer, so that it stays coherent
 
 
@@ -63,6 +63,7 @@ class Writer:
         # Why nothing is captured; empty where it is.
         self.plain = model.obstacle or Static.obstacle(self.pot, model.device)
         self._static = None if self.plain else Static(self.pot)
+        self.patience = PATIENCE
         self._pace: torch.cuda.Event | None = None  # when the last forward but one is done
         self.tail = Tail(self.pot)
 
@@ -138,7 +139,7 @@ class Writer:
             first = self.pot.pot_layers[0]
             key = (len(tokens), len(extra), distil, budget, recent, scored, first.fill, first.anchored)
             inputs = [ids] if self._last is None else [ids, self._last]
-            hidden: Tensor = self._static.run((*key, len(inputs)), inputs, compute, often=OFTEN)
+            hidden: Tensor = self._static.run((*key, len(inputs)), inputs, compute, often=self.patience)
         else:
             hidden = compute(ids, self._last)
         if len(tokens):

@@ -10,7 +10,6 @@ import pytest
 import torch
 
 from families import build
-from infinipot import writing
 from infinipot.attention import attend, attend_fixed
 from infinipot.compiling import _OrPlain, fused
 from infinipot.hf.model import HFModel
@@ -202,9 +201,9 @@ class Again:
         pot.cycles = now[1]
 
 
-def test_replayed_cycles_leave_the_pot_of_plain_ones(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(writing, "OFTEN", 1)
+def test_replayed_cycles_leave_the_pot_of_plain_ones() -> None:
     plain, static = pair(ToyModel())
+    static.patience = 1
     static._static = Replays(static.pot)
     for one in (plain, static):
         one.read(TEXT * 12)
@@ -216,9 +215,9 @@ def test_replayed_cycles_leave_the_pot_of_plain_ones(monkeypatch: pytest.MonkeyP
     same_pots(plain, static)
 
 
-def test_what_cannot_be_captured_runs_plainly_and_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(writing, "OFTEN", 1)
+def test_what_cannot_be_captured_runs_plainly_and_says_so() -> None:
     plain, static = pair(ToyModel())
+    static.patience = 1
     static._static = Fails(static.pot)
     with pytest.warns(UserWarning, match="not captured, so slower: operation not permitted when"):
         static.read(TEXT * 9)

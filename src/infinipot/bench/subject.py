@@ -115,8 +115,10 @@ class Subject:
         return self.model
 
     def reader(self, recipe: Recipe) -> Reader:
-        """Return a reader with an empty pot."""
-        return replace(recipe, format=self.format).reader(self.ready(), self.tokenizer)
+        """Return a reader with an empty pot; what comes twice is captured, so that a short text warms it up."""
+        reader = replace(recipe, format=self.format).reader(self.ready(), self.tokenizer)
+        reader.patience = 1
+        return reader
 
     def describe(self) -> dict[str, Any]:
         """Return what is known of the model as JSON-ready data."""
