@@ -115,7 +115,7 @@ class Subject:
         return self.model
 
     def reader(self, recipe: Recipe) -> Reader:
-        """Return a reader with an empty pot; what comes twice is captured, so that a short text warms it up."""
+        """Return a reader with an empty pot; what comes twice is captured: a short text warms it up."""
         reader = replace(recipe, format=self.format).reader(self.ready(), self.tokenizer)
         reader.patience = 1
         return reader
