@@ -26,7 +26,7 @@ from infinipot.trace import Trace
 
 BLOCK = 2048  # most tokens in one forward: bounds activations when the pot is large
 LONG = 512  # tokens from which on a forward without distillation is worth a graph
-PATIENCE = 16  # times a forward is made before it is captured: capturing costs as much as a dozen or two
+PATIENCE = 4  # times a forward is made before it is captured: capturing costs as much as a few
 RECENT = 64  # last slots that survive a distillation in the middle of an answer, so that it stays coherent
 
 
