@@ -79,6 +79,14 @@ def parts() -> Iterator[Part]:
     by_task = (BY_TASK,)
     hays, more = ("passkey", "essays"), ("passkey-more", "essays-more")
 
+    yield Part("longbench", ("full",), by_task)
+    yield from (Part(hay, ("infinipot",), (one,), knobs={"pool": ("7",)}) for hay in ("essays",) for one in both)
+    yield Part("longbench", ("infinipot",), by_task, knobs={"pool": ("7",), "novelty": ("0",)})
+    yield Part("longbench", ("infinipot",), by_task, knobs={"pool": ("7",), "novelty": ("0.25",)})
+    yield Part("longbench", ("infinipot",), by_task, keeps=(0.75,), knobs={"pool": ("7",)})
+    yield Part("longbench", ("infinipot",), ("general",), knobs={"pool": ("7",)})
+    yield Part("essays-more", ("infinipot",), both, knobs={"pool": ("7",), "novelty": ("0",)})
+    yield Part("essays-more", ("infinipot",), both, keeps=(0.75,), knobs={"pool": ("7",)})
     yield from (Part("longbench", (recipe,), by_task) for recipe in STEPS)  # the slow ones
     yield Part("passkey", ("infinipot",), question)
     yield Part("passkey", ("infinipot",), general)

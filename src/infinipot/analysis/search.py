@@ -127,15 +127,18 @@ def counts(rows: Sequence[Searched]) -> dict[str, int]:
 
 
 def markdown(rows: Sequence[Searched], title: str) -> str:
-    """The best row, and the counts of all."""
-    best = next(iter(ranked(rows)), None)
-    parts = [f"# {title}\n", *(_shown(best) if best else [_nothing(rows)]), _counted(rows)]
-    return "\n".join(parts)
+    """The best row of each task, and the counts of all."""
+    best: dict[str, Searched] = {}
+    for row in ranked(rows):
+        best.setdefault(row.task, row)
+    tasks = [task for task in dict.fromkeys(row.task for row in rows) if task in best]
+    shown = [line for task in tasks for line in (f"## {task}\n", *_shown(best[task]))]
+    return "\n".join([f"# {title}\n", *(shown or [_nothing(rows)]), _counted(rows)])
 
 
 def _shown(row: Searched) -> list[str]:
     lines = [
-        f"Row `{row.id}` of {row.task}: {row.tokens:,} tokens, {row.cycles} cycles; the text says the answer "
+        f"Row `{row.id}`: {row.tokens:,} tokens, {row.cycles} cycles; the text says the answer "
         f"in {row.places} {'place' if row.places == 1 else 'places'}.\n",
         f"**Question:** {_plain(row.question)}  ",
         f"**Right answer:** {_plain('; '.join(row.answers))}\n",

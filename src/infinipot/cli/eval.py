@@ -44,7 +44,7 @@ Capacities = Annotated[str, typer.Option(help="KV entries, e.g. 1024,4k.", rich_
 Keeps = Annotated[Text, _grid("Entries left after a distillation, or their share: 1024 or 0.5.", "half")]
 Steps = Annotated[Text, _grid("Entries dropped at a time, where a recipe drops step by step.")]
 Novelties = Annotated[Text, _grid("Shares of kept entries chosen by novelty.", "0.5")]
-Pools = Annotated[Text, _grid("Neighbouring slots whose scores are pooled.", "1 = off")]
+Pools = Annotated[Text, _grid("Neighbouring slots whose scores are pooled.", "7; 1 = off")]
 Catalysts = Annotated[
     list[str] | None,
     _grid(

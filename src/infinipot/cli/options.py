@@ -75,7 +75,7 @@ Catalyst = Annotated[
 Pool = Annotated[
     int | None,
     typer.Option(
-        help="Neighbouring slots whose scores are pooled.", show_default="1 = off", rich_help_panel=MODEL
+        help="Neighbouring slots whose scores are pooled.", show_default="7; 1 = off", rich_help_panel=MODEL
     ),
 ]
 PoolKind = Annotated[

@@ -21,18 +21,20 @@ class InfiniPot(ScoredPolicy):
 
     novelty   alpha, the share of the budget given to the most novel slots.
     pool      average or take the maximum of the catalyst score over this many
-              neighbouring slots; 1 is off, as in the paper.
+              neighbouring slots, so that words survive in runs that can be read
+              (docs/adr/0014); 1 is off, as in the paper.
     """
 
     paper: ClassVar[str] = "InfiniPot (EMNLP 2024), equations 2 and 4, Appendix B"
     deviations: ClassVar[str] = (
         "|C| is not printed in the paper (half of |M| here); grouped query heads are averaged; the last "
         "chunk is distilled before a question, and up to 64 recent slots stay then and in the middle of "
-        "an answer (--no-settle, ADR 4); pooling and protected opening slots are additions, off by default"
+        "an answer (--no-settle, ADR 4); scores are pooled over 7 slots, which the paper does not "
+        "do (--pool 1, ADR 14); protected opening slots are an addition, off by default"
     )
 
     novelty: float = 0.5
-    pool: int = 1
+    pool: int = 7
     pooling: Pooling = "mean"
 
     def __post_init__(self) -> None:

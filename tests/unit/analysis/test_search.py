@@ -118,7 +118,7 @@ def test_every_row_is_counted() -> None:
     assert sum(found[name] for name in verdicts) == 12
 
 
-def test_the_table_shows_the_best_row_and_all_counts() -> None:
+def test_the_table_shows_the_best_row_of_each_task_and_all_counts() -> None:
     runs = [run("ours", "Xcel | Energy", [92, 93]), run("theirs", "*Paris*", [0, 4])]
     found = search.searched("hotpotqa", "1", "The consultant?", ["Xcel Energy"], runs, [1.0, 0.0])
     text = markdown([found], "Title")
@@ -127,6 +127,11 @@ def test_the_table_shows_the_best_row_and_all_counts() -> None:
     assert r"Xcel \| Energy" in text
     assert r"\*Paris\*" in text
     assert "| theirs only | 0 |" in text
+    other = replace(found, task="musique", id="2")
+    text = markdown([other, found, replace(other, id="3")], "Title")
+    assert text.index("## musique") < text.index("## hotpotqa")
+    assert "Row `2`" in text
+    assert "Row `3`" not in text
     none = markdown([replace(found, places=0)], "Title")
     assert "No row of the 1" in none
     assert "| ours only | 1 |" in none
