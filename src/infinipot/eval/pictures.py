@@ -45,7 +45,7 @@ def pictures(section: Section) -> Iterator[Picture]:
         ("ablation", "One setting changed, all others the same; bars are 95% intervals.", _ablation),
     ]
     for name, caption, make in kinds:
-        if draw := make(plots, section):
+        if draw := make(plots, section if name == "heat" else section.finished):
             yield Picture(name, caption, _png(plots, draw, "light"), _png(plots, draw, "dark"))
 
 

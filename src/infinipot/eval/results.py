@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from statistics import fmean
 from typing import Any
@@ -59,6 +59,20 @@ class Section:
     series: list[Series]
     notes: list[str] = field(default_factory=list)
     bad: list[str] = field(default_factory=list)
+
+    @property
+    def most(self) -> int:
+        """How many examples the cell with the most of them has run on."""
+        return max((len(one.rows) for one in self.series), default=0)
+
+    def label(self, one: Series) -> str:
+        """Name a series, and how much of it there is where that is not all."""
+        return one.name if len(one.rows) == self.most else f"{one.name} ({len(one.rows)} of {self.most})"
+
+    @property
+    def finished(self) -> Section:
+        """The series that can be compared as they are: they have all run on as many examples."""
+        return replace(self, series=[one for one in self.series if len(one.rows) == self.most])
 
 
 def load(paths: Sequence[Path], mix: bool = False) -> tuple[list[Run], list[str]]:

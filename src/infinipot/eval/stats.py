@@ -52,7 +52,8 @@ def wilson(right: float, count: int) -> tuple[float, float]:
     share, spread = right / count, Z * Z / count
     middle = (share + spread / 2) / (1 + spread)
     half = Z / (1 + spread) * sqrt(share * (1 - share) / count + spread / (4 * count))
-    return max(0.0, middle - half), min(1.0, middle + half)
+    # Rounding would leave the share itself out where it is 1: of 24 of 24, say.
+    return max(0.0, min(share, middle - half)), min(1.0, max(share, middle + half))
 
 
 def _redrawn(scores: Sequence[float], source: random.Random) -> float:

@@ -98,7 +98,7 @@ def _across(
     table = Table(title, ("cell", *map(shown, columns), last))
     for one in section.series:
         parts = (estimate(one.scores(**{fact: value})) for value in columns)
-        table.rows.append((one.name, *parts, total(one, columns)))
+        table.rows.append((section.label(one), *parts, total(one, columns)))
     return [table]
 
 
@@ -150,7 +150,7 @@ def _buckets(section: Section) -> list[Table]:
     table = Table("LongBench-E by length", ("cell", *buckets, AVERAGE), note="Means over tasks.")
     for one in section.series:
         parts = (macro([one.scores(task=task, bucket=bucket) for task in tasks]) for bucket in buckets)
-        table.rows.append((one.name, *parts, macro([one.scores(task=task) for task in tasks])))
+        table.rows.append((section.label(one), *parts, macro([one.scores(task=task) for task in tasks])))
     return [table]
 
 
@@ -169,7 +169,7 @@ def _against(section: Section) -> list[Table]:
             for row in one.rows
             if row["score"] is not None and row["example"] in scored
         ]
-        table.rows.append((one.name, bootstrapped(pairs)))
+        table.rows.append((section.label(one), bootstrapped(pairs)))
     return [table] if others else []
 
 

@@ -182,6 +182,18 @@ def test_what_is_missing_or_wrong_is_said(tmp_path: Path) -> None:
     assert "x.jsonl, line 7: not JSON" in (tmp_path / "out" / "index.html").read_text()
 
 
+def test_what_has_not_run_on_every_example_is_marked_and_in_no_comparing_picture(tmp_path: Path) -> None:
+    grid = Grid(("infinipot",), (1024,), catalysts=("general", "question"))
+    run = passkey(tmp_path / "run", grid)
+    rows = (run / "rows.jsonl").read_text().splitlines(keepends=True)
+    (run / "rows.jsonl").write_text("".join(rows[:-5]))
+    written = report([run], tmp_path / "out")
+    text = (tmp_path / "out" / "report.md").read_text()
+    assert "| infinipot 1024 general | 80.0 |" in text
+    assert "| infinipot 1024 question (15 of 20) | 80.0 |" in text
+    assert [path.name for path in written if path.suffix == ".png"] == ["passkey-heat.png"]
+
+
 def test_no_run_and_no_rows_are_one_line(tmp_path: Path) -> None:
     with pytest.raises(InputError, match=r"holds no run: there is no manifest\.json"):
         report([tmp_path], tmp_path / "out")
@@ -202,6 +214,10 @@ def test_intervals() -> None:
     assert wilson(8, 10) == pytest.approx((0.4902, 0.9433), abs=1e-4)  # Wilson 1927, as statsmodels gives it
     assert wilson(10, 10) == pytest.approx((0.7225, 1.0), abs=1e-4)
     assert wilson(0, 20) == pytest.approx((0.0, 0.1611), abs=1e-4)
+    for count in range(1, 200):
+        for right in range(count + 1):
+            low, high = wilson(right, count)
+            assert 0 <= low <= right / count <= high <= 1
     graded = [0.2, 0.4, 0.9, 0.7, 0.5, 0.1, 0.3, 0.8] * 10
     found = estimate(graded)
     assert found == estimate(graded)  # seeded
