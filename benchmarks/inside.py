@@ -243,6 +243,7 @@ def agreed(engine: Engine, args: argparse.Namespace) -> None:
 def command(args: argparse.Namespace) -> str:
     """What was asked for; of folders only the name, since where they lie is no part of a result."""
     told = {name: value.name if isinstance(value, Path) else value for name, value in vars(args).items()}
+    told["model"] = title(args.model)
     given = {name: value for name, value in told.items() if value is not None and value is not False}
     words = ([f"--{name.replace('_', '-')}", str(value)] for name, value in given.items())
     return shlex.join(["python", "benchmarks/inside.py", *chain.from_iterable(words)])

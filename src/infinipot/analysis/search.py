@@ -15,6 +15,13 @@ from infinipot.analysis.run import Run
 RIGHT = 0.5  # a score from here on is a right answer; a wrong one has none at all
 HALF = 0.5  # of the heads: from here on a word is shown in bold
 
+HOW = """Of each task, the row that only the first recipe answered and whose answer its pot held most more of.
+
+The evidence is the place that says the answer with most of the question's words around it, chosen without
+looking at the pots. Bold: at least half of all layers and heads hold the word. Struck through: none does. In
+brackets: the answer.
+"""
+
 
 class Word(NamedTuple):
     """A word, whether it is the answer's, and the share of heads that held it."""
@@ -133,7 +140,7 @@ def markdown(rows: Sequence[Searched], title: str) -> str:
         best.setdefault(row.task, row)
     tasks = [task for task in dict.fromkeys(row.task for row in rows) if task in best]
     shown = [line for task in tasks for line in (f"## {task}\n", *_shown(best[task]))]
-    return "\n".join([f"# {title}\n", *(shown or [_nothing(rows)]), _counted(rows)])
+    return "\n".join([f"# {title}\n", *([HOW, *shown] if shown else [_nothing(rows)]), _counted(rows)])
 
 
 def _shown(row: Searched) -> list[str]:
@@ -148,11 +155,7 @@ def _shown(row: Searched) -> list[str]:
     for side in (row.ours, row.theirs):
         held = f"{100 * (side.share or 0):.0f}% | {100 * (side.everywhere or 0):.0f}%"
         lines.append(f"| {side.recipe} | {_plain(side.answer)} | {side.score:.2f} | {held} |")
-    lines.append(
-        "\nThe evidence is the place that says the answer with most of the question's words around it, "
-        "chosen without looking at the pots. Bold: at least half of all layers and heads hold the word. "
-        "Struck through: none does. In brackets: the answer.\n"
-    )
+    lines.append("")
     for number, side in enumerate((row.ours, row.theirs)):
         lines += [f"**{side.recipe}**\n", "> " + _shaded(row.words, number) + "\n"]
     return lines
