@@ -6,7 +6,8 @@
 A grid is what `infinipot eval` would run with the same words; here each worker loads the model once and
 takes one part of a grid after the other, the most wanted first. Rows are kept as they come, under
 OUT/parts, and the same command goes on where it ended. Then the parts of each grid are gathered into
-OUT/GRID, a run's folder that `infinipot report` reads. `seconds` in its rows are of a busy card.
+OUT/GRID, a run's folder that `infinipot report` reads; a grid that is already there, its rows unpacked, is
+gone on with. `seconds` in the rows are of a busy card.
 """
 
 from __future__ import annotations
@@ -31,6 +32,10 @@ from infinipot.eval.tasks import Wanted, make
 K = 1024
 STEPS = {"swa": 256, "streaming-llm": 256, "h2o": 256}  # at 1, as the paper has them, a grid takes days
 BATCH = 8
+TABLE_1 = (
+    *("infinipot", "truncate", "full", "snapkv", "streaming-llm", "tova", "sirllm"),
+    *("h2o", "ccd", "cap-only", "nuc-only", "no-cr-rope", "swa", "self-extend"),
+)
 PAPER_LENGTHS = "4k,8k,16k,32k,64k,128k,256k,1m"
 
 
@@ -75,48 +80,36 @@ def tasks(args: argparse.Namespace) -> dict[str, tuple[str, Wanted, int | None]]
 
 def parts() -> Iterator[Part]:
     """Everything the tables need, the most wanted first."""
-    general, question, both = ("general",), ("question",), ("general", "question")
-    by_task = (BY_TASK,)
+    question, both, by_task = ("question",), ("general", "question"), (BY_TASK,)
     hays, more = ("passkey", "essays"), ("passkey-more", "essays-more")
-
-    yield Part("longbench", ("full",), by_task)
-    yield from (Part(hay, ("infinipot",), (one,), knobs={"pool": ("7",)}) for hay in ("essays",) for one in both)
-    yield Part("longbench", ("infinipot",), by_task, knobs={"pool": ("7",), "novelty": ("0",)})
-    yield Part("longbench", ("infinipot",), by_task, knobs={"pool": ("7",), "novelty": ("0.25",)})
-    yield Part("longbench", ("infinipot",), by_task, keeps=(0.75,), knobs={"pool": ("7",)})
-    yield Part("longbench", ("infinipot",), ("general",), knobs={"pool": ("7",)})
-    yield Part("essays-more", ("infinipot",), both, knobs={"pool": ("7",), "novelty": ("0",)})
-    yield Part("essays-more", ("infinipot",), both, keeps=(0.75,), knobs={"pool": ("7",)})
-    yield from (Part("longbench", (recipe,), by_task) for recipe in STEPS)  # the slow ones
-    yield Part("passkey", ("infinipot",), question)
-    yield Part("passkey", ("infinipot",), general)
-    yield from (Part("longbench", (one,), by_task) for one in ("infinipot", "truncate", "full"))
-    yield from (Part("longbench", ("infinipot",), by_task, knobs={"pool": (width,)}) for width in ("7", "15"))
-    yield from (Part(hay, ("infinipot", "cap-only"), both) for hay in more)
-    yield from (Part("longbench", (one,), by_task) for one in ("cap-only", "snapkv", "ccd", "tova", "sirllm"))
-    # Score pooling and |C|/|M|, which the paper does not print.
+    for recipe in TABLE_1:
+        yield Part("longbench", (recipe,), by_task)
+    for hay in hays:  # table 4
+        yield from (Part(hay, ("infinipot",), (catalyst,)) for catalyst in both)
     for hay in more:
-        yield Part(hay, ("infinipot",), both, knobs={"pool": ("7",)})
-        yield Part(hay, ("infinipot",), both, keeps=(0.25, 0.75))
-    yield from (Part("longbench", ("infinipot",), by_task, keeps=(share,)) for share in (0.25, 0.75))
-    yield from (Part("longbench", (one,), by_task) for one in ("nuc-only", "no-cr-rope", "self-extend"))
-    # Tables 3 and 2, figure 6.
-    yield Part("longbench", ("infinipot",), by_task, knobs={"novelty": ("0.25", "0.75")})
-    for catalyst in ("general", "general-1", "general-2", "padding", "unrelated"):
+        yield Part(hay, ("infinipot", "cap-only"), both)
+        yield from (Part(hay, (recipe,), question) for recipe in ("full", "ccd", "no-cr-rope"))
+    for capacity in (1 * K, 2 * K, 8 * K):  # figure 6
+        yield from (
+            Part("longbench", (recipe,), by_task, (capacity,)) for recipe in ("infinipot", "truncate")
+        )
+    for novelty in ("0.25", "0.75"):  # table 3; the rest of it is in table 1
+        yield Part("longbench", ("infinipot",), by_task, knobs={"novelty": (novelty,)})
+    for catalyst in ("general", "general-1", "general-2", "padding", "unrelated"):  # table 2
         yield Part("longbench", ("infinipot",), (catalyst,))
-    for capacity in (1 * K, 2 * K, 8 * K):
-        yield Part("longbench", ("infinipot", "truncate"), by_task, (capacity,))
-    yield Part("essays", ("infinipot",), question)
-    yield Part("essays", ("infinipot",), general)
-    for hay in (*more, *hays):
-        yield Part(hay, ("no-cr-rope",), question)
-        yield Part(hay, ("ccd",), question)
-    yield from (Part(hay, ("full",), question) for hay in more)
-    yield from (Part(hay, ("cap-only",), (catalyst,)) for hay in hays for catalyst in both)
     for hay in hays:
-        yield Part(hay, ("infinipot",), both, knobs={"pool": ("7",)})
-    main = ("infinipot", "truncate", "full", "cap-only", "snapkv", "tova", "ccd", "sirllm")
-    yield from (Part("longbench-all", (one,), by_task) for one in main)
+        yield from (Part(hay, ("cap-only",), (catalyst,)) for catalyst in both)
+        yield from (Part(hay, (recipe,), question) for recipe in ("ccd", "no-cr-rope"))
+    # Score pooling and |C|/|M|, which the paper does not print.
+    yield from (Part("longbench", ("infinipot",), by_task, knobs={"pool": (width,)}) for width in ("1", "15"))
+    for pool in ("7", "1"):
+        for share in (0.25, 0.75):
+            yield Part("longbench", ("infinipot",), by_task, keeps=(share,), knobs={"pool": (pool,)})
+            yield from (
+                Part(hay, ("infinipot",), both, keeps=(share,), knobs={"pool": (pool,)}) for hay in more
+            )
+    yield from (Part(hay, ("infinipot",), both, knobs={"pool": ("1",)}) for hay in (*more, *hays))
+    yield from (Part("longbench-all", (recipe,), by_task) for recipe in TABLE_1[:7])
 
 
 def chosen(args: argparse.Namespace) -> list[Part]:
@@ -151,6 +144,7 @@ def worker(args: argparse.Namespace, turn: Any, until: float) -> None:
 def run(part: Part, args: argparse.Namespace, here: Here, until: float) -> str:
     """Make the rows that are not there yet; say what came out."""
     started, order = time.time(), part.order(args)
+    begin(order, args.out / part.grid)
     here.runner.batch = BATCH if part.grid.startswith("longbench") else 1  # other answers are a few tokens
     for step in evaluate(order, here):
         if step.done < step.total and time.time() > until:
@@ -158,6 +152,19 @@ def run(part: Part, args: argparse.Namespace, here: Here, until: float) -> str:
     cells = summary(read_rows(order.out))["cells"]
     means = (f"{cell['cell']} {100 * (cell['score'] or 0):.1f}" for cell in cells)
     return f"{', '.join(means)}; {step.total} rows, {time.time() - started:.0f} s"
+
+
+def begin(order: Order, grid: Path) -> None:
+    """Begin a part with those of its rows that were gathered before."""
+    if (order.out / MANIFEST).exists() or not (grid / MANIFEST).exists():
+        return
+    names, known = {cell.name for cell in order.grid.cells()}, read_manifest(grid)
+    cells = {name: cell for name, cell in known["cells"].items() if name in names}
+    if cells:
+        with opened(order.out, {**known, "cells": cells}) as folder:
+            for row in read_rows(grid):
+                if row.get("cell") in cells:
+                    folder.append(row)
 
 
 def gather(out: Path) -> Iterator[str]:
