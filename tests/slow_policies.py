@@ -5,12 +5,16 @@ from __future__ import annotations
 from oracle import Entry, SlowPot, best
 
 
-def infinipot(pot: SlowPot, layer: int, head: int, held: list[Entry], budget: int, catalyst, novelty=0.5):
-    """T most novel first, then the best by catalyst score (section 3.3.3)."""
+def infinipot(
+    pot: SlowPot, layer: int, head: int, held: list[Entry], budget: int, catalyst, novelty=0.5, pool=7
+):
+    """T most novel first, then the best by catalyst score (section 3.3.3), pooled over neighbours."""
     everything = list(range(len(held)))
     novel = best([e.novelty for e in held], round(novelty * budget), everything)
     rest = [i for i in everything if i not in novel]
     score = catalyst[layer][head] if catalyst else [0.0] * len(held)
+    around = [score[max(0, i - pool // 2) : i + pool // 2 + 1] for i in everything]
+    score = [sum(some) / len(some) for some in around]
     return sorted(novel + best(score, budget - len(novel), rest))
 
 

@@ -86,7 +86,7 @@ class Speaker(Protocol):
     def advance(self, token: int, brim: bool) -> Tensor:
         """Write a token alone, distilling when that fills the pot; return its hidden state."""
 
-    def fixed(self) -> bool:
+    def fixed(self, brim: bool) -> bool:
         """Say whether tokens may be written at fixed shapes."""
 
     def noting(self, brim: bool) -> bool:
@@ -132,8 +132,13 @@ class Group:
         self.voices = list(voices)
         self.model = voices[0].reader.model
         self.pots = [voice.reader.pot for voice in voices]
-        self.fixed = all(voice.reader.fixed() for voice in voices)
+        self.fixed = all(voice.reader.fixed(voice.brim) for voice in voices)
         if self.fixed:
+            self.slots = max(pot.pot_layers[0].capacity for pot in self.pots)
+            for voice, pot in zip(self.voices, self.pots, strict=True):
+                if pot.pot_layers[0].capacity < self.slots:  # pots that grow get one shape
+                    voice.reader.end()
+                    pot.reserve(self.slots)
             self.by_address = FixedRows.serves(self.pots[0])
             self.state = self._state()
 
@@ -144,12 +149,13 @@ class Group:
     def _state(self) -> Tensor:
         """See `FixedRows`; padded to a power of two, so that few graphs serve every number of voices."""
         columns = [
-            [0, pot.fill + voice.reader.tail.count, *FixedRows.addresses(pot)]
+            [0, pot.fill + voice.reader.tail.count, pot.position - pot.fill, *FixedRows.addresses(pot)]
             for pot, voice in zip(self.pots, self.voices, strict=True)
         ]
         if self.by_address:
             wanted = 1 << (len(columns) - 1).bit_length()
-            columns += [[0, self.pots[0].capacity, *columns[0][2:]]] * (wanted - len(columns))
+            padding = [0, self.slots, 0, *columns[0][3:]]
+            columns += [padding] * (wanted - len(columns))
         state = torch.tensor(columns).T.contiguous()
         device = self.pots[0].pot_layers[0].keys.device
         return state.pin_memory().to(device, non_blocking=True) if device.type == "cuda" else state
@@ -174,7 +180,7 @@ class Group:
 
     def _fixed(self, tokens: Tensor) -> tuple[Tensor, Tensor]:
         self.state[0, : len(tokens)] = tokens
-        key = ("decode", self.pots[0].capacity, self.state.shape[1])
+        key = ("decode", self.slots, self.state.shape[1])
         graphs = self._graphs()
         hidden, logits = graphs.run(key, [self.state], self._compute) if graphs else self._compute(self.state)
         self.state[1, : len(tokens)] += 1
@@ -257,7 +263,7 @@ class Chorus:
         told = _Told(tokens)
         self._tokens, self._ahead = tokens, None
         if all(
-            voice.left > 1 and voice.reader.fixed() and not voice.reader.full(voice.brim)
+            voice.left > 1 and voice.reader.fixed(voice.brim) and not voice.reader.full(voice.brim)
             for voice in self.voices
         ):
             self._group = self._group if self._group and self._group.of(self.voices) else Group(self.voices)
@@ -312,7 +318,7 @@ def _advance(going: list[tuple[int, Voice, int]], tokens: Tensor) -> None:
     for one in going:
         _, voice, _ = one
         (alone if voice.reader.full(voice.brim) else rest).append(one)
-    if len(rest) == 1 and not rest[0][1].reader.fixed():
+    if len(rest) == 1 and not rest[0][1].reader.fixed(rest[0][1].brim):
         alone, rest = alone + rest, []
     for _, voice, token in alone:
         voice.reader.end()

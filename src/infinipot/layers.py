@@ -96,13 +96,18 @@ class PotLayer:
         self.clock += count
         self.fill, self.tokens = end, self.tokens + count
 
+    def reserve(self, wanted: int) -> None:
+        """See to it that `wanted` slots are there, where the layer grows."""
+        if self.grows and wanted > self.capacity:
+            self._enlarge(wanted)
+
     def _enlarge(self, wanted: int) -> None:
-        """Make room for `wanted` slots, and as many again so that this is rare."""
+        """Make room for `wanted` slots: the next power of two, so that this is rare and sizes are few."""
         if not self.grows:
             raise PotOverflowError(
                 f"{wanted} entries do not fit a pot of {self.capacity}: use a Reader, which distils in time"
             )
-        bigger = self.copy(capacity=2 * wanted)
+        bigger = self.copy(capacity=1 << (wanted - 1).bit_length())
         for name in (*_COLUMNS, "capacity"):
             setattr(self, name, getattr(bigger, name))
 

@@ -122,6 +122,11 @@ class Pot:
         """Free slots."""
         return ENDLESS if self.manner.grows else self.capacity - self.fill
 
+    def reserve(self, slots: int) -> None:
+        """See to it that so many slots are there, where the pot grows."""
+        for layer in self.pot_layers:
+            layer.reserve(slots)
+
     @property
     def slots(self) -> int:
         """Slots of all layers and heads together."""

@@ -321,6 +321,8 @@ class Reader(Writer):
         if self.manner.distil == "prompt" and self.policy is not None:
             sizes = self.config.capacity, self.config.opening
             distill(self.pot, self.policy, *sizes, recording=self.recording)
+        if self._steady:
+            self.pot.reserve(self.pot.fill + most)  # so that nothing moves while answering
         self._talking, self._ends, self._brimful = True, ends, brim and self._drops
         return hidden[:, -1:], brim
 

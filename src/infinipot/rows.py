@@ -66,14 +66,15 @@ class Rows:
 class FixedRows(Rows):
     """The same without telling the pots: their own numbers are set right afterwards.
 
-    state [2 + 2 L, N]: tokens, fills, and where the keys and the values of every layer
-    begin. A row whose fill is the capacity is padding: nothing is written.
+    state [3 + 2 L, N]: tokens, fills, positions less fills, and where the keys and the values of every
+    layer begin. A row whose fill is the number of slots is padding: nothing is written.
     """
 
     def __init__(self, pots: Sequence[Pot], state: Tensor) -> None:
         super().__init__(pots)
-        self.fills = state[1]
-        self.keys_at, self.values_at = state[2:].chunk(2)
+        self.fills, self.ahead = state[1], state[2]
+        self.keys_at, self.values_at = state[3:].chunk(2)
+        self.slots = pots[0].pot_layers[0].capacity
 
     @staticmethod
     def serves(pot: Pot) -> bool:
@@ -84,13 +85,13 @@ class FixedRows(Rows):
 
     @staticmethod
     def addresses(pot: Pot) -> list[int]:
-        """One pot's column of the state, below its token and fill."""
+        """One pot's column of the state, below the numbers."""
         layers = pot.pot_layers
         return [layer.keys.data_ptr() for layer in layers] + [layer.values.data_ptr() for layer in layers]
 
     def places(self, count: int, device: torch.device) -> Tensor:
         """Positions [N, n] of the next tokens."""
-        return self.fills[:, None] + torch.arange(count, device=device)
+        return (self.fills + self.ahead)[:, None] + torch.arange(count, device=device)
 
     def attend(
         self,
@@ -112,7 +113,7 @@ class FixedRows(Rows):
                 self.keys_at[layer],
                 self.values_at[layer],
                 self.fills,
-                self.capacity,
+                self.slots,
                 scale,
             )
             return found

@@ -37,17 +37,26 @@ class Static:
 
     @staticmethod
     def obstacle(pot: Pot, device: torch.device) -> str:
-        """Why this pot cannot be captured; empty where it can."""
+        """Why this pot's cycles cannot be captured; empty where they can."""
+        if found := Static.unsteady(pot, device):
+            return found
+        if "last" in pot.needs:
+            return "the recipe looks back at the last token's attention, which moves in memory"
+        if pot.manner.grows or pot.manner.positions != "reset":
+            return "the recipe's shapes change from cycle to cycle"
+        return ""
+
+    @staticmethod
+    def unsteady(pot: Pot, device: torch.device) -> str:
+        """Why not even tokens can be written to this pot by a graph; empty where they can."""
         if device.type != "cuda":
             return f"graphs need a CUDA device, not {device.type}"
         if device.index is not None and device.index != torch.cuda.current_device():
             return "the model is not on the current card"
-        if "last" in pot.needs:
-            return "the recipe looks back at the last token's attention, which moves in memory"
         if not all(isinstance(layer, PotLayer) for layer in pot.layers):
             return "the model has local layers, whose windows move in memory"
-        if pot.manner.grows or pot.manner.positions != "reset":
-            return "the recipe's shapes change from cycle to cycle"
+        if pot.manner.positions == "grouped":
+            return "the recipe groups positions, which its own attention does"
         return ""
 
     def run(self, key: Hashable, inputs: list[Tensor], compute: Callable[..., Any], often: int = 1) -> Any:
@@ -58,13 +67,13 @@ class Static:
         depends on the key alone.
         """
         if key in self._graphs:
-            graph, buffers, out, after = self._graphs[key]
+            graph, buffers, out, after = self._graphs[key] = self._graphs.pop(key)  # the latest is the last
             for buffer, given in zip(buffers, inputs, strict=True):
                 buffer.copy_(given, non_blocking=True)
             graph.replay()
             self._set_numbers(after)
             return out
-        if not self.capture or len(self._graphs) >= MOST:
+        if not self.capture:
             return compute(*inputs)
         if self._seen[key] < often:
             if len(self._seen) >= SEEN:
@@ -74,7 +83,10 @@ class Static:
         return self._record(key, inputs, compute)
 
     def _record(self, key: Hashable, inputs: list[Tensor], compute: Callable[..., Any]) -> Any:
-        """Capture (which computes nothing yet), then replay."""
+        """Capture (which computes nothing yet), then replay; the graph unused for longest makes room."""
+        if len(self._graphs) >= MOST:
+            oldest = next(iter(self._graphs))
+            del self._graphs[oldest], self._seen[oldest]
         buffers = [given.clone() for given in inputs]
         before = self._numbers()
         try:

@@ -19,7 +19,7 @@ from infinipot.errors import InputError
 from infinipot.policy import Policy
 from infinipot.pot import DEFAULT_MANNER, Pot
 from infinipot.recording import Recording
-from infinipot.rows import Rows
+from infinipot.rows import FixedRows, Rows
 from infinipot.scores import novelty
 from infinipot.static import Static
 from infinipot.trace import Trace
@@ -63,6 +63,7 @@ class Writer:
         # Why nothing is captured; empty where it is.
         self.plain = model.obstacle or Static.obstacle(self.pot, model.device)
         self._static = None if self.plain else Static(self.pot)
+        self._steady = not (model.obstacle or Static.unsteady(self.pot, model.device))
         self.patience = PATIENCE
         self._pace: torch.cuda.Event | None = None  # when the last forward but one is done
         self.tail = Tail(self.pot)
@@ -186,9 +187,12 @@ class Writer:
         fill = self.pot.fill + self.tail.count
         return not brim and fill + 1 >= self.config.capacity - len(self.catalyst)
 
-    def fixed(self) -> bool:
-        """Say whether tokens may be written at fixed shapes."""
-        return self._static is not None and not self.needs & {"last", "running"}
+    def fixed(self, brim: bool) -> bool:
+        """Say whether tokens may be written at fixed shapes; after an answer to the brim nobody will ask
+        what its tokens attended to, and graphs of the model's serve where the pot has none."""
+        if self._static is not None and not self.needs & {"last", "running"}:
+            return True
+        return brim and self._steady and FixedRows.serves(self.pot)
 
     def noting(self, brim: bool) -> bool:
         """Say whether somebody will ask how novel an answer's tokens were."""

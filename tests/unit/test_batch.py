@@ -125,6 +125,48 @@ def test_answers_that_take_turns_do_not_disturb_each_other(monkeypatch) -> None:
     assert [list(said) for said in zip(*turns, strict=True)] == alone
 
 
+@pytest.mark.parametrize("name", ["full", "snapkv", "no-cr-rope", "ccd", "tova", "h2o"])
+@pytest.mark.parametrize("many", [False, True])
+def test_an_answer_to_the_brim_is_the_same_at_fixed_shapes(name: str, many: bool, monkeypatch) -> None:
+    monkeypatch.setattr(FixedRows, "serves", staticmethod(lambda _: True))
+    monkeypatch.setitem(decoding._GRAPHS, model("toy"), Static(capture=False))
+    told = []
+    for steady in (False, True):
+        made = readers("toy", name)[: None if many else 1]
+        for reader in made:
+            reader._steady = steady
+            assert reader.fixed(brim=True) == steady
+            assert not reader.fixed(brim=False)
+        said = together(made, [[65, 66]] * len(made), Generation(9), final=True)
+        told.append((said, [reader.pot.fill for reader in made], [reader.pot.tokens for reader in made]))
+    assert told[0] == told[1]
+    assert all(len(one) == 9 for one in told[0][0])
+
+
+def test_a_short_answer_goes_on_when_one_with_more_slots_joins_it(monkeypatch) -> None:
+    monkeypatch.setattr(FixedRows, "serves", staticmethod(lambda _: True))
+    monkeypatch.setitem(decoding._GRAPHS, model("toy"), Static(capture=False))
+
+    def two() -> list[Reader]:
+        made = [Recipe.named("full", capacity=16).reader(model("toy"), ByteTokenizer()) for _ in range(2)]
+        for reader, text in zip(made, ("short", "a text that is a good deal longer " * 4), strict=True):
+            reader._steady = True
+            reader.read(text)
+        return made
+
+    alone = [list(reader.generate([65, 66], Generation(9), True)) for reader in two()]
+    first, second = two()
+    said: dict[decoding.Voice, list[int]] = {}
+    chorus = decoding.Chorus([decoding.Voice(0, first, [65, 66], Generation(9), True)])
+    for step in range(20):
+        if step == 3:
+            chorus.add(decoding.Voice(1, second, [65, 66], Generation(9), True))
+        for voice, token in chorus.step():
+            said.setdefault(voice, []).append(token)
+    assert list(said.values()) == alone
+    assert first.pot.pot_layers[0].capacity == second.pot.pot_layers[0].capacity
+
+
 def test_what_cannot_be_done_together_is_said() -> None:
     made = readers("toy")
     with pytest.raises(InputError, match="one prompt a reader"):

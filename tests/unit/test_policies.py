@@ -23,6 +23,7 @@ CASES = [
     ("infinipot", {}, 16, CHUNKS),
     ("infinipot", {"novelty": 0.0}, 16, CHUNKS),
     ("infinipot", {"novelty": 1.0}, 16, CHUNKS),
+    ("infinipot", {"pool": 1}, 16, CHUNKS),
     ("ccd", {}, 16, CHUNKS),
     ("tova", {}, 16, CHUNKS),
     ("tova", {}, 29, STEPS),

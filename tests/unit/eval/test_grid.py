@@ -51,14 +51,14 @@ def test_every_combination_is_there_once_and_options_that_do_not_apply_are_left_
 def test_a_cell_has_one_name_however_it_was_asked_for() -> None:
     plain = names(capacities=(1024,))
     assert plain == names(
-        capacities=(1024,), keeps=(512, 0.5), knobs={"novelty": ("0.5", "0.50"), "pool": ("1",)}
+        capacities=(1024,), keeps=(512, 0.5), knobs={"novelty": ("0.5", "0.50"), "pool": ("7",)}
     )
     assert plain == names(capacities=(1024,), catalysts=("question", "Q"))
     every = {"novelty": ("1", "0.5"), "pool": ("1", "7")}
     assert names(catalysts=("question",), knobs=every) == [
         "infinipot 4096 novelty=1",
+        "infinipot 4096 pool=1 question",
         "infinipot 4096 question",
-        "infinipot 4096 pool=7 question",
     ]
     assert names(recipes=("swa",), steps=(64, 8)) == ["swa 4096", "swa 4096 step=8"]
 
@@ -71,7 +71,7 @@ def test_a_cell_tells_every_parameter() -> None:
         "capacity": 1024,
         "keep": 256,
         "novelty": 0.5,
-        "pool": 1,
+        "pool": 7,
         "catalyst": "by-task",
         "format": "chat",
     }
