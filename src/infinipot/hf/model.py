@@ -74,7 +74,9 @@ class HFModel:
     def forward(self, tokens: Tensor, pot: Pot | Rows) -> Tensor:
         """Write tokens [B, n] into the pot and return their hidden states [B, n, H]."""
         places = pot.places(tokens.shape[1], tokens.device)
-        rare = tokens.shape[1] not in pot.lengths  # not worth compiling for, where layers are compiled at all
+        many, count = tokens.shape
+        # Not worth compiling for, where layers are compiled at all: rows that decode together are powers of two.
+        rare = count not in pot.lengths or many & (many - 1) > 0
         with still(self.decoder, self.config, pot.reach), _uncompiled() if rare else nullcontext():
             out = self.decoder(
                 input_ids=tokens, position_ids=places, past_key_values=PotCache(pot), use_cache=True, pot=pot
