@@ -75,7 +75,7 @@ class HFModel:
         """Write tokens [B, n] into the pot and return their hidden states [B, n, H]."""
         places = pot.places(tokens.shape[1], tokens.device)
         many, count = tokens.shape
-        # Not worth compiling for, where layers are compiled at all: rows that decode together are powers of two.
+        # Not worth compiling for, where layers are compiled at all; captured rows are powers of two.
         rare = count not in pot.lengths or many & (many - 1) > 0
         with still(self.decoder, self.config, pot.reach), _uncompiled() if rare else nullcontext():
             out = self.decoder(
