@@ -167,7 +167,7 @@ def _shaded(words: Sequence[Word], number: int) -> str:
         word, held = _plain(one.text), (one.ours, one.theirs)[number]
         if word:
             word = f"**{word}**" if held >= HALF else f"~~{word}~~" if held == 0 else word
-            said.append(f"[{word}]" if one.own else word)
+            said.append(f"\\[{word}\\]" if one.own else word)
     return " ".join(said)
 
 

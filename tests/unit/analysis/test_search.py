@@ -122,7 +122,7 @@ def test_the_table_shows_the_best_row_of_each_task_and_all_counts() -> None:
     runs = [run("ours", "Xcel | Energy", [92, 93]), run("theirs", "*Paris*", [0, 4])]
     found = search.searched("hotpotqa", "1", "The consultant?", ["Xcel Energy"], runs, [1.0, 0.0])
     text = markdown([found], "Title")
-    assert "[**Xcel**] [**energy**]" in text
+    assert r"\[**Xcel**\] \[**energy**\]" in text
     assert "~~consultant~~ ~~chose~~" in text
     assert r"Xcel \| Energy" in text
     assert r"\*Paris\*" in text
