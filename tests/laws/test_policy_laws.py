@@ -48,7 +48,7 @@ def test_infinipot_is_the_two_step_choice_of_the_paper(situation: tuple[Evidence
     evidence, budget = situation
     spread = torch.rand_like(evidence.novelty).argsort(-1) * 1e-4  # no ties: the choice is unique
     evidence = Evidence(0, evidence.source, evidence.novelty + spread, evidence.catalyst + spread)
-    slots = registry()["infinipot"](novelty=share).select(evidence, budget)
+    slots = registry()["infinipot"](novelty=share, pool=1).select(evidence, budget)
     for b in range(slots.shape[0]):
         for h in range(slots.shape[1]):
             novelty, score = evidence.novelty[b, h].tolist(), evidence.catalyst[b, h].tolist()
