@@ -6,11 +6,24 @@ from oracle import Entry, SlowPot, best
 
 
 def infinipot(
-    pot: SlowPot, layer: int, head: int, held: list[Entry], budget: int, catalyst, novelty=0.5, pool=7
+    pot: SlowPot,
+    layer: int,
+    head: int,
+    held: list[Entry],
+    budget: int,
+    catalyst,
+    novelty=0.5,
+    pool=7,
+    recent=0,
 ):
-    """T most novel first, then the best by catalyst score (section 3.3.3), pooled over neighbours."""
+    """T most novel first, then the best by catalyst score (section 3.3.3), pooled over neighbours.
+
+    The `recent` last ones stay before all others.
+    """
     everything = list(range(len(held)))
-    novel = best([e.novelty for e in held], round(novelty * budget), everything)
+    last = everything[len(held) - recent :]
+    novel = best([e.novelty for e in held], round(novelty * budget), everything[: len(held) - recent])
+    novel = last + novel[: budget - recent]
     rest = [i for i in everything if i not in novel]
     score = catalyst[layer][head] if catalyst else [0.0] * len(held)
     around = [score[max(0, i - pool // 2) : i + pool // 2 + 1] for i in everything]

@@ -25,12 +25,15 @@ class PotConfig:
     opening   this many first slots are never dropped; 0 as in the paper.
     settle    before a question, distil what was read since the last distillation too,
               so that the end of a long text weighs no more than the rest of it.
+    fit       where a text ends, leave as much as fits instead of |C|: beside the rest of the text,
+              and before a last question beside that and its answer.
     """
 
     capacity: int = DEFAULT_CAPACITY
     keep: int | None = None
     opening: int = 0
     settle: bool = True
+    fit: bool = False
 
     def __post_init__(self) -> None:
         if self.capacity < 4:

@@ -159,15 +159,18 @@ class PotLayer:
             self.running[..., : self.fill] = running
 
     def keep(self, slots: Tensor) -> None:
-        """Keep the slots [B, Hkv, n] (sorted) and nothing else; with `reset`, slot i then has position i."""
+        """Keep the slots [B, Hkv, n] (sorted) and nothing else; with `reset`, slot i then has position i.
+
+        More than `keep_most` have no room for their anchors: these keys as they are become their own.
+        """
         count = slots.shape[-1]
         if self.reset:
             anchors, written = self._anchors(slots)
             places = torch.arange(count, device=slots.device)
             self.keys[:, :, :count] = self.rotation.back(anchors, written - places)
-            self.anchors[:, :, :count] = anchors
-            self.written[:, :, :count] = written
-            self.anchored = count
+            self.anchored = count if count <= self.keep_most else 0
+            self.anchors[:, :, : self.anchored] = anchors[:, :, : self.anchored]
+            self.written[:, :, : self.anchored] = written[:, :, : self.anchored]
         else:
             self.keys[:, :, :count] = _pick(self.keys, slots)
         self.values[:, :, :count] = _pick(self.values, slots)
@@ -380,7 +383,8 @@ def _received(queries: Tensor, keys: Tensor, scale: float, softcap: float | None
 def keep_all(layers: Sequence[PotLayer], slots: Sequence[Tensor], table: Tensor | None) -> None:
     """Keep the slots [B, Hkv, n] of every layer: in one launch where there is a table of addresses."""
     fast = kernels(slots[0].device)
-    if table is None or fast is None or layers[0].last is not None:
+    anchored = slots[0].shape[-1] <= layers[0].keep_most
+    if table is None or fast is None or layers[0].last is not None or not anchored:
         for layer, chosen in zip(layers, slots, strict=True):
             layer.keep(chosen)
         return

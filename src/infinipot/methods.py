@@ -33,6 +33,7 @@ class Method:
     manner: Manner = DEFAULT_MANNER
     step: int = 0  # entries dropped at a time, at most an eighth of the capacity; 0 means half of it
     settle: bool = True  # distil the last chunk too, as the CCD pipeline does
+    fit: bool = False  # leave as much as fits where a text ends (docs/adr/0015)
     paper: str = ""
     deviations: str = ""
 
@@ -105,6 +106,7 @@ METHODS = (
         "Catalyst Prompt + Novelty under Compression in Continual Context Distillation",
         f"{CHUNKS}, catalyst and vocabulary head included",
         policy="infinipot",
+        fit=True,
     ),
     Method(
         "ccd",

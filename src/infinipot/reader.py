@@ -96,7 +96,7 @@ class Reader(Writer):
         self.tail = Tail(self.pot)  # nothing is computed: also after memory ran out
         self.pot.clear()
         self.trace.clear()
-        self._brimful = False
+        self._brimful = self._fitted = False
         self.tokens_read, self.seconds, self._last, self._pending = 0, 0.0, None, []
         self._talking = self._fresh = False
         if self._ends is not None:
@@ -113,6 +113,7 @@ class Reader(Writer):
             "pending": list(self._pending),
             "talking": int(self._talking),
             "fresh": int(self._fresh),
+            "fitted": int(self._fitted),
             "ends": self._ends.state() if self._ends else None,
         }
         last = {} if self._last is None else {"last": self._last}
@@ -134,6 +135,7 @@ class Reader(Writer):
             self._last = None if last is None else self._readable(last.to(self.model.device))
             self.tokens_read = state.number("tokens_read", 0, 2**62)
             self._talking, self._fresh = (bool(state.number(n, 0, 1)) for n in ("talking", "fresh"))
+            self._fitted = state.numbers.get("fitted") == 1  # older states do not say
         except BaseException:
             self.clear()
             raise
@@ -180,10 +182,10 @@ class Reader(Writer):
         self._ours = len(waiting)
         for ids in stream:
             waiting.extend(ids)
-            while len(waiting) > self._space() + self._held:
+            while len(waiting) > self._space() + self._held + self._ahead:
                 yield self._take(waiting)
         while len(waiting) > self._held:
-            yield self._take(waiting)
+            yield self._take(waiting, ends=True)
         started = time.perf_counter()
         self._keep_pace(last=True)
         self.seconds += time.perf_counter() - started
@@ -196,8 +198,17 @@ class Reader(Writer):
         """Last tokens of a text that are written with the question, since they are observed with it."""
         return self.policy.last if self.policy and self.manner.distil == "prompt" else 0
 
-    def _take(self, waiting: list[int]) -> Progress:
-        """Read the next block of waiting tokens; distil if it fills the pot and more will follow."""
+    @property
+    def _ahead(self) -> int:
+        """Tokens to know beyond the pot's room before it is distilled: are they the text's last ones?"""
+        return self.config.chunk(len(self.catalyst)) if self.config.fit and self._drops else 0
+
+    def _take(self, waiting: list[int], ends: bool = False) -> Progress:
+        """Read the next block of waiting tokens; distil if it fills the pot and more will follow.
+
+        Where the text `ends` with them as much may stay as fits beside the rest; not twice on end,
+        or a text in many short pieces would be distilled with each of them.
+        """
         started = time.perf_counter()
         space = self._space()
         count = min(len(waiting) - self._held, space, self.block)
@@ -207,7 +218,11 @@ class Reader(Writer):
         if self._ends is not None:
             self._ends.push(waiting[:count])
         else:
-            self._write(waiting[:count], distil=distil)
+            budget = self.config.kept
+            if ends and self.config.fit and not self._fitted:
+                rest = len(waiting) - count + len(self.catalyst)
+                budget = max(budget, self.config.capacity - rest)
+            self._write(waiting[:count], distil=distil, budget=budget)
         del waiting[:count]
         self._talking = False
         self.tokens_read += max(0, count - self._ours)
@@ -288,7 +303,7 @@ class Reader(Writer):
         if self._ends is not None:
             self._ends, cut = self._cut(ids, max_new_tokens)
             return cut
-        self._settle()
+        self._settle(len(ids) + max_new_tokens)
         self._make_room(len(ids), max_new_tokens)
         return ids
 
@@ -313,7 +328,7 @@ class Reader(Writer):
         prompt, ends = [*self._preamble(), *prompt], self._ends
         if ends is not None:
             ends, prompt = self._cut(prompt, most)
-        self._settle()
+        self._settle(len(prompt) + most if final else None)
         brim = not self._drops or (final and len(prompt) + most <= self.pot.room)
         if not brim:
             self._make_room(len(prompt), 1 + len(self.catalyst))

@@ -39,6 +39,7 @@ class Recipe:
         step: int | None = None,
         opening: int = 0,
         settle: bool | None = None,
+        fit: bool | None = None,
         catalyst: str | None = None,
         format: Format = "plain",
         **knobs: Any,
@@ -49,7 +50,7 @@ class Recipe:
         """
         method = find(name)
         if method.manner.prompt == "truncate" or method.manner.distil != "full":
-            for option, value in {"keep": keep, "step": step, "settle": settle}.items():
+            for option, value in {"keep": keep, "step": step, "settle": settle, "fit": fit}.items():
                 if value is not None:
                     raise ConfigError(f"recipe '{name}' drops nothing while it reads: leave out --{option}")
         if opening and not method.policy:
@@ -64,10 +65,12 @@ class Recipe:
         if step:
             keep = capacity - step
         settle = method.settle if settle is None else settle
+        fit = method.fit if fit is None else fit
         given = {knob: value for knob, value in knobs.items() if value is not None}
         for knob in given:
             method.knob(knob)
-        recipe = cls(method, PotConfig(capacity, keep, opening, settle), given, catalyst or "general", format)
+        config = PotConfig(capacity, keep, opening, settle, fit)
+        recipe = cls(method, config, given, catalyst or "general", format)
         recipe._check_least(asked_keep, asked_step)
         if catalyst is not None and not recipe.uses_catalyst:
             raise ConfigError(f"recipe '{name}' asks no catalyst here: leave out --catalyst")

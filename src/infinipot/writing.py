@@ -60,6 +60,7 @@ class Writer:
         self._last: Tensor | None = None  # [B, 1, H] hidden state before the next token: its novelty needs it
         self._pending: list[int] = []  # tokens read, or said to the user, and not written yet
         self._fresh = False  # text was read since the last distillation
+        self._fitted = False  # the last distillation left more than |C|, since a text ended
         # Why nothing is captured; empty where it is.
         self.plain = model.obstacle or Static.obstacle(self.pot, model.device)
         self._static = None if self.plain else Static(self.pot)
@@ -83,9 +84,18 @@ class Writer:
         """Tokens that fit beside the catalyst, or may be taken at once where nothing has to fit."""
         return self.config.capacity - len(self.catalyst) - self.pot.fill if self._drops else BLOCK
 
-    def _settle(self) -> None:
-        """Distil the last, unfinished chunk of a text that did not fit as a whole."""
-        if self._drops and self.config.settle and self._fresh and self.pot.cycles:
+    def _settle(self, after: int | None = None) -> None:
+        """Distil the last, unfinished chunk of a text that did not fit as a whole.
+
+        If `after` tokens are all that will follow, it may be enough to make room for them.
+        """
+        if not (self._drops and self._fresh and self.pot.cycles):
+            return
+        if self.config.fit and after is not None:
+            budget = max(self.config.kept, self.config.capacity - after)
+            if budget < self.pot.fill:
+                self._write([], distil=True, recent=RECENT, budget=budget)
+        elif self.config.settle:
             self._write([], distil=True, recent=RECENT)
 
     def _make_room(self, count: int, after: int) -> None:
@@ -136,7 +146,8 @@ class Writer:
                 distill(self.pot, self.policy, budget, self.config.opening, recent, self.recording)
             return hidden[:, -1:]
 
-        if self._static is not None and self.recording is None and (distil or len(tokens) >= LONG):
+        steady = budget <= self.config.kept  # a text's end has a shape of its own
+        if self._static is not None and self.recording is None and steady and (distil or len(tokens) >= LONG):
             first = self.pot.pot_layers[0]
             key = (len(tokens), len(extra), distil, budget, recent, scored, first.fill, first.anchored)
             inputs = [ids] if self._last is None else [ids, self._last]
@@ -147,7 +158,7 @@ class Writer:
             self._pending, self._last = [], hidden.clone()
             self.trace.add(tokens, self.pot)
         if distil:
-            self._fresh = False
+            self._fresh, self._fitted = False, not steady
         return hidden
 
     def _ids(self, tokens: list[int]) -> Tensor:

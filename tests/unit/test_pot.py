@@ -50,6 +50,21 @@ def test_many_cycles_keep_rotating_from_the_anchor() -> None:
     assert pot.tokens == raws.shape[2] == 12 + 19 * 6
 
 
+def test_more_than_the_anchors_have_room_for_may_stay() -> None:
+    pot = Pot([LayerSpec(FREQUENCIES)], capacity=12, keep=6)
+    raws = torch.empty(2, 3, 0, 8)
+    for kept in (6, 10, 11, 6, 9, 6):
+        raws = torch.cat((raws, written(pot, 12 - pot.fill)[0]), 2)
+        pot.keep([torch.rand(2, 3, 12).topk(kept).indices.sort().values])
+        layer = pot.pot_layers[0]
+        assert (layer.fill, layer.anchored) == (kept, kept if kept <= 6 else 0)
+        original = raws.gather(2, layer.source[:, :, :kept, None].expand(2, 3, kept, 8))
+        torch.testing.assert_close(
+            layer.keys[:, :, :kept], rotate(original, torch.arange(kept)), atol=1e-5, rtol=1e-5
+        )
+        torch.testing.assert_close(layer.values[:, :, :kept], original + 1)
+
+
 def test_overflow_is_refused_and_nothing_is_written() -> None:
     pot = Pot([LayerSpec(FREQUENCIES)] * 2, capacity=8, keep=4)
     written(pot, 5, layers=2)

@@ -194,6 +194,69 @@ def test_the_last_chunk_is_settled_before_a_question_unless_told_otherwise() -> 
     assert short.pot.cycles == 0
 
 
+def fitting(capacity: int = 64, **options) -> Reader:
+    potted = reader(capacity, **options)
+    potted.config = replace(potted.config, fit=True)
+    return potted
+
+
+@pytest.mark.parametrize("length", range(40, 260, 7))
+def test_where_a_text_ends_as_much_stays_as_fits(length: int) -> None:
+    text = ("The quick brown fox jumps over the lazy dog. " * 9)[:length]
+    potted = fitting()
+    potted.read(text)
+    assert potted.pot.fill == min(len(potted.frame.opening) + length, 64 - len(potted.catalyst))
+    prompt = potted._closing("so")
+    list(potted.generate(prompt, Generation(9), final=True))
+    assert potted.pot.fill <= 64
+    if potted.pot.cycles:
+        assert potted.pot.fill >= 64 - 9  # the prompt and whatever was said, and all else is text
+    source = potted.pot.pot_layers[0].source[0, :, : potted.pot.fill]
+    assert (source.diff() > 0).all()
+
+
+@settings(max_examples=30, deadline=None)
+@given(text=st.text(min_size=60, max_size=400), cuts=st.lists(st.integers(1, 60), min_size=1, max_size=9))
+def test_what_stays_does_not_depend_on_how_a_text_comes(text: str, cuts: list[int]) -> None:
+    whole, pieces = fitting(), fitting()
+    whole.read(text)
+    parts, rest = [], text
+    for cut in cuts:
+        parts, rest = [*parts, rest[:cut]], rest[cut:]
+    pieces.read([*parts, rest])
+    assert whole.pot.cycles == pieces.pot.cycles
+    for a, b in zip(whole.pot.pot_layers, pieces.pot.pot_layers, strict=True):
+        assert torch.equal(a.source[:, :, : a.fill], b.source[:, :, : b.fill])
+
+
+def test_a_text_in_many_short_pieces_is_not_distilled_with_each() -> None:
+    text = "The quick brown fox jumps over the lazy dog. " * 20
+    usual, potted = reader(128), fitting(128)
+    for start in range(0, len(text), 3):
+        usual.read(text[start : start + 3])
+        potted.read(text[start : start + 3])
+        assert potted.pot.fill <= 128
+    assert usual.pot.cycles <= potted.pot.cycles <= 2 * usual.pot.cycles + 1
+
+
+def test_text_after_a_text_that_was_fitted_goes_on_as_usual() -> None:
+    potted = fitting()
+    potted.read("The quick brown fox jumps over the lazy dog. " * 3)
+    assert potted.pot.fill > potted.config.kept
+    again = fitting()
+    again.restore(potted.state())
+    for one in (potted, again):
+        one.read("It barks. ")
+    assert potted.pot.fill <= potted.config.kept + len("It barks. ")  # not fitted twice on end
+    for one in (potted, again):
+        one.read("It barks. " * 30)
+    assert potted.pot.cycles == again.pot.cycles
+    for a, b in zip(potted.pot.pot_layers, again.pot.pot_layers, strict=True):
+        assert torch.equal(a.source[:, :, : a.fill], b.source[:, :, : b.fill])
+    list(potted.chat("so?", Generation(4)))  # more may follow: settled as ever
+    assert potted.pot.fill < potted.config.kept + len(potted.turn("so?")) + 9
+
+
 @pytest.mark.parametrize("format", ["plain", "chat"])
 def test_a_cleared_reader_is_as_new(format: str) -> None:
     used, fresh = reader(64, format=format), reader(64, format=format)

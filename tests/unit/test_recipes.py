@@ -50,8 +50,11 @@ def answered(name: str, **options) -> tuple[Reader, torch.Tensor]:
     return one, said[-1][0]
 
 
-def slow_cycles(slow: SlowPot, keep: int, choose, catalyst: list[int]) -> None:
-    """Fill, choose, go on; then make room for the question, write it."""
+def slow_cycles(slow: SlowPot, keep: int, choose, catalyst: list[int], fit: bool = False) -> None:
+    """Fill, choose, go on; then make room for the question, write it.
+
+    To `fit`, the last choice leaves what has room beside the rest of the text.
+    """
     ids = list(TEXT)
     space = CAPACITY - len(catalyst)
     while ids:
@@ -60,8 +63,13 @@ def slow_cycles(slow: SlowPot, keep: int, choose, catalyst: list[int]) -> None:
         del ids[:count]
         if ids:
             heard = slow.ask_catalyst(catalyst) if catalyst else None
-            slow.keep(partial(choose, budget=keep, catalyst=heard))
+            left = CAPACITY - len(catalyst) - len(ids) if fit else 0
+            slow.keep(partial(choose, budget=max(keep, left), catalyst=heard))
     room = len(QUESTION) + 1 + len(catalyst)
+    if fit:
+        budget = CAPACITY - len(QUESTION) - 1
+        heard = slow.ask_catalyst(catalyst)
+        slow.keep(partial(choose, budget=budget, catalyst=heard, recent=budget // 4))
     if len(slow.entries[0][0]) + len(QUESTION) + 1 > CAPACITY:
         heard = slow.ask_catalyst(catalyst) if catalyst else None
         slow.keep(partial(choose, budget=min(keep, CAPACITY - room), catalyst=heard))
@@ -90,11 +98,22 @@ CYCLING = {
 
 @pytest.mark.parametrize("name", sorted(CYCLING))
 def test_a_bounded_recipe_is_its_slow_pipeline(name: str) -> None:
-    one, logits = answered(name)
+    one, logits = answered(name, fit=False)
     policy, knobs = CYCLING[name]
     slow = SlowPot(one.model.model, reset=name != "no-cr-rope")
     choose = partial(slow_policies.SLOW[policy], slow, **knobs)
     slow_cycles(slow, one.config.kept, choose, one.catalyst)
+    same_pot(one, slow)
+    torch.testing.assert_close(logits, slow.last_logits, atol=2e-5, rtol=1e-4)
+
+
+def test_fitting_where_a_text_ends_is_its_slow_pipeline() -> None:
+    one, logits = answered("infinipot")
+    assert one.config.fit
+    slow = SlowPot(one.model.model)
+    choose = partial(slow_policies.infinipot, slow)
+    slow_cycles(slow, one.config.kept, choose, one.catalyst, fit=True)
+    assert one.pot.fill == CAPACITY - 1  # all but the answer's token
     same_pot(one, slow)
     torch.testing.assert_close(logits, slow.last_logits, atol=2e-5, rtol=1e-4)
 

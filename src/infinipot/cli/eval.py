@@ -110,6 +110,7 @@ def evaluate(
     catalyst: Catalysts = None,
     settings: Sets = None,
     settle: o.Settle = None,
+    fit: o.Fit = None,
     lengths: Lengths = None,
     depths: Depths = None,
     trials: Trials = None,
@@ -142,7 +143,7 @@ def evaluate(
 
     made = make(task, Wanted(data, lengths, depths, trials, tasks, e, hay, needle, question, answer), seed)
     knobs = _knobs(novelty, pool, settings or [])
-    grid = _grid_of(recipe, capacity, keep, step, catalyst or [made.catalyst], knobs, settle)
+    grid = _grid_of(recipe, capacity, keep, step, catalyst or [made.catalyst], knobs, settle, fit)
     order = Order(
         made.task,
         grid,
@@ -178,6 +179,7 @@ def _grid_of(
     catalysts: Iterable[str],
     knobs: dict[str, tuple[str, ...]],
     settle: bool | None,
+    fit: bool | None,
 ) -> Grid:
     """Read the lists, and refuse what cannot work before any model is loaded."""
     from infinipot.eval import lists
@@ -192,6 +194,7 @@ def _grid_of(
         lists.names(catalysts),
         knobs,
         settle,
+        fit,
     )
     grid.cells()
     return grid

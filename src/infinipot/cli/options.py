@@ -92,6 +92,15 @@ Settle = Annotated[
         rich_help_panel=MODEL,
     ),
 ]
+Fit = Annotated[
+    bool | None,
+    typer.Option(
+        "--fit/--no-fit",
+        help="Where a text ends, leave as much as fits.",
+        show_default="the recipe's",
+        rich_help_panel=MODEL,
+    ),
+]
 FormatOption = Annotated[
     FormatName | None,
     typer.Option(

@@ -36,6 +36,7 @@ class Grid:
     catalysts: tuple[str, ...] = (QUESTION,)
     knobs: Mapping[str, tuple[str, ...]] = field(default_factory=dict)  # novelty, pool and other settings
     settle: bool | None = None
+    fit: bool | None = None
 
     def cells(self, format: Format = "plain") -> tuple[Cell, ...]:
         """Return every cell once, in the order asked for."""
@@ -73,6 +74,7 @@ class Grid:
                 keep=int(keep * capacity) if isinstance(keep, float) else keep,
                 step=step,
                 settle=self.settle if method.policy and method.bounded else None,
+                fit=self.fit if method.policy and method.bounded else None,
                 format=format,
                 **settings,
             )
@@ -106,6 +108,8 @@ class Cell:
             words.append(f"step={self.recipe.step}" if method.step else f"keep={config.kept}")
         if usual and config.settle != usual.config.settle:
             words.append("settle" if config.settle else "no-settle")
+        if usual and config.fit != usual.config.fit:
+            words.append("fit" if config.fit else "no-fit")
         words += self._changed()
         return " ".join([*words, *([self._catalyst()] if self.catalyst else [])])
 

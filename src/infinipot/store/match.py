@@ -23,7 +23,8 @@ if TYPE_CHECKING:
     from infinipot.api import Engine
     from infinipot.reader import Reader
 
-_ASIDE = ("catalyst", "bounds", "note", "settle", "step")  # not compared: free to change, or said elsewhere
+# Not compared: free to change, or said elsewhere.
+_ASIDE = ("catalyst", "bounds", "note", "settle", "fit", "step")
 
 
 def card_of(
@@ -76,7 +77,8 @@ def recipe_of(card: Card) -> Recipe:
     told = card.recipe
     try:
         method = find(told["name"])
-        config = PotConfig(told["capacity"], told["keep"], told["opening"], told["settle"])
+        ends = told["settle"], told.get("fit", False)  # older pots do not say the second
+        config = PotConfig(told["capacity"], told["keep"], told["opening"], *ends)
         knobs = {knob: told[knob] for knob in method.knobs}
         return Recipe(method, config, knobs, told["catalyst"] or "general", _format(told["format"]))
     except ConfigError as error:

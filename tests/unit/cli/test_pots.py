@@ -95,9 +95,10 @@ def test_read_once_ask_for_weeks(model: str, text: str, home: Path) -> None:
 def test_append_is_reading_on(model: str, text: str, tmp_path: Path) -> None:
     other = tmp_path / "end.txt"
     other.write_text("The end. " * 12)
-    run("read", "--file", text, "--save", "book", "--model", model, *POT, "--title", "A night")
+    pot = (*POT, "--no-fit")  # else the first text's end is treated as one
+    run("read", "--file", text, "--save", "book", "--model", model, *pot, "--title", "A night")
     told = run("read", "--file", str(other), "--append", "book", "--model", model)
-    both = run("read", "--file", text, "--file", str(other), "--save", "both", "--model", model, *POT)
+    both = run("read", "--file", text, "--file", str(other), "--save", "both", "--model", model, *pot)
     assert told["title"] == "A night"
     assert both["title"] == "night.txt, end.txt"
     assert told["tokens_read"] == both["tokens_read"]
