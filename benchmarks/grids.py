@@ -18,6 +18,7 @@ import time
 import traceback
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -49,18 +50,22 @@ class Part:
     capacities: tuple[int, ...] = (4 * K,)
     keeps: tuple[float, ...] = ()
     knobs: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    settle: bool | None = None
+    fit: bool | None = None
 
     @property
     def name(self) -> str:
         knobs = (f"{name}={','.join(values)}" for name, values in self.knobs.items())
         sizes = (*map(str, self.capacities), *(f"keep={share}" for share in self.keeps))
-        return "_".join([*self.recipes, *self.catalysts, *sizes, *knobs])
+        ends = (f"no-{name}" for name in ("settle", "fit") if getattr(self, name) is False)
+        return "_".join([*self.recipes, *self.catalysts, *sizes, *knobs, *ends])
 
     def order(self, args: argparse.Namespace) -> Order:
         task, wanted, limit = tasks(args)[self.grid]
         made = make(task, wanted, args.seed)
         steps = tuple({STEPS[recipe] for recipe in self.recipes if recipe in STEPS})
-        grid = Grid(self.recipes, self.capacities, self.keeps, steps, self.catalysts, self.knobs)
+        sizes = self.recipes, self.capacities, self.keeps, steps
+        grid = Grid(*sizes, self.catalysts, self.knobs, self.settle, self.fit)
         out = args.out / "parts" / self.grid / self.name
         return Order(made.task, grid, out, made.options, args.seed, limit)
 
@@ -79,36 +84,46 @@ def tasks(args: argparse.Namespace) -> dict[str, tuple[str, Wanted, int | None]]
 
 
 def parts() -> Iterator[Part]:
-    """Everything the tables need, the most wanted first."""
-    question, both, by_task = ("question",), ("general", "question"), (BY_TASK,)
+    """Everything the tables need, the most wanted first.
+
+    What is taken apart is InfiniPot without `fit`, which the other recipes do not have either.
+    """
+    ours, question, both, by_task = ("infinipot",), ("question",), ("general", "question"), (BY_TASK,)
     hays, more = ("passkey", "essays"), ("passkey-more", "essays-more")
+    plain = partial(Part, fit=False)
     for recipe in TABLE_1:
         yield Part("longbench", (recipe,), by_task)
+    yield Part("longbench", ours, ("general",))
     for hay in hays:  # table 4
-        yield from (Part(hay, ("infinipot",), (catalyst,)) for catalyst in both)
+        yield from (Part(hay, ours, (catalyst,)) for catalyst in both)
     for hay in more:
-        yield Part(hay, ("infinipot", "cap-only"), both)
+        yield Part(hay, ours, both)
+        yield plain(hay, ("infinipot", "cap-only"), both)
         yield from (Part(hay, (recipe,), question) for recipe in ("full", "ccd", "no-cr-rope"))
+    for hay in hays:
+        yield from (
+            plain(hay, (recipe,), (catalyst,)) for recipe in ("infinipot", "cap-only") for catalyst in both
+        )
+        yield from (Part(hay, (recipe,), question) for recipe in ("ccd", "no-cr-rope"))
+    for settle in (None, False):  # what is done where a text ends
+        yield from (plain("longbench", ours, (catalyst,), settle=settle) for catalyst in (BY_TASK, "general"))
+    yield from (plain(hay, ours, both, settle=False) for hay in more)
     for capacity in (1 * K, 2 * K, 8 * K):  # figure 6
         yield from (
-            Part("longbench", (recipe,), by_task, (capacity,)) for recipe in ("infinipot", "truncate")
+            plain("longbench", (recipe,), by_task, (capacity,)) for recipe in ("infinipot", "truncate")
         )
-    for novelty in ("0.25", "0.75"):  # table 3; the rest of it is in table 1
-        yield Part("longbench", ("infinipot",), by_task, knobs={"novelty": (novelty,)})
-    for catalyst in ("general", "general-1", "general-2", "padding", "unrelated"):  # table 2
-        yield Part("longbench", ("infinipot",), (catalyst,))
-    for hay in hays:
-        yield from (Part(hay, ("cap-only",), (catalyst,)) for catalyst in both)
-        yield from (Part(hay, (recipe,), question) for recipe in ("ccd", "no-cr-rope"))
+    for novelty in ("0", "0.25", "0.75"):  # table 3; the rest of it is in table 1
+        yield plain("longbench", ours, by_task, knobs={"novelty": (novelty,)})
+    for catalyst in ("general-1", "general-2", "padding", "unrelated"):  # table 2
+        yield plain("longbench", ours, (catalyst,))
     # Score pooling and |C|/|M|, which the paper does not print.
-    yield from (Part("longbench", ("infinipot",), by_task, knobs={"pool": (width,)}) for width in ("1", "15"))
+    for width in ("1", "15"):
+        yield plain("longbench", ours, by_task, knobs={"pool": (width,)})
     for pool in ("7", "1"):
         for share in (0.25, 0.75):
-            yield Part("longbench", ("infinipot",), by_task, keeps=(share,), knobs={"pool": (pool,)})
-            yield from (
-                Part(hay, ("infinipot",), both, keeps=(share,), knobs={"pool": (pool,)}) for hay in more
-            )
-    yield from (Part(hay, ("infinipot",), both, knobs={"pool": ("1",)}) for hay in (*more, *hays))
+            yield plain("longbench", ours, by_task, keeps=(share,), knobs={"pool": (pool,)})
+            yield from (plain(hay, ours, both, keeps=(share,), knobs={"pool": (pool,)}) for hay in more)
+    yield from (plain(hay, ours, both, knobs={"pool": ("1",)}) for hay in (*more, *hays))
     yield from (Part("longbench-all", (recipe,), by_task) for recipe in TABLE_1[:7])
 
 

@@ -20,7 +20,7 @@ from infinipot.eval.tables import shown, values
 INK = {"light": "#1f2328", "dark": "#d7dce2"}
 COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#8c6bb1", "#999999")
 MARKS = "osD^vPX*"
-ABLATIONS = ("novelty", "catalyst", "pool", "keep")
+ABLATIONS = ("novelty", "catalyst", "pool", "keep", "settle", "fit")
 ACROSS = 3  # heat maps in a row
 DPI = 130
 Draw = Callable[[], Any]  # a figure
@@ -135,9 +135,10 @@ def _budget(plots: Any, section: Section) -> Draw | None:
             lines[_without(one, "capacity")][capacity] = found
         elif found:
             flat[one.name] = found
-    capacities = sorted({capacity for line in lines.values() for capacity in line})
-    if len(capacities) < 2:
+    lines = {name: line for name, line in lines.items() if len(line) > 1}
+    if not lines:
         return None
+    capacities = sorted({capacity for line in lines.values() for capacity in line})
 
     def draw() -> Any:
         figure, axis = plots.subplots(figsize=(7.4, 4.0), layout="constrained")
@@ -203,7 +204,7 @@ def _bars(axis: Any, knob: str, groups: dict[str, dict[Any, Estimate]]) -> None:
         for value, found in bars.items():
             _bar(axis, y, found, COLOURS[known.index(value) % len(COLOURS)])
             places.append(y)
-            names.append(_folded(shown(value), 30))
+            names.append(_folded(("off", "on")[value] if isinstance(value, bool) else shown(value), 30))
             y += 1
         y += 0.4
     axis.set_yticks(places, names)
@@ -250,7 +251,9 @@ def _without(one: Series, knob: str) -> str:
     elif knob == "catalyst":
         return one.name.replace(str(cell["catalyst"]), "").replace('""', "").strip()
     else:
-        words = [word for word in words if not word.startswith(f"{knob}=")]
+        words = [
+            word for word in words if word not in (knob, f"no-{knob}") and not word.startswith(f"{knob}=")
+        ]
     return " ".join(words)
 
 

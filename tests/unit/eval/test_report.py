@@ -5,14 +5,18 @@ from __future__ import annotations
 import csv
 import re
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import matplotlib.pyplot as plt
 import pytest
 
 from infinipot.errors import ConfigError, InputError
 from infinipot.eval.grid import Grid
+from infinipot.eval.pictures import _budget, _groups
 from infinipot.eval.report import report
+from infinipot.eval.results import load, sections
 from infinipot.eval.stats import bootstrapped, estimate, macro, wilson
 from toy_eval import kept_run
 
@@ -105,6 +109,26 @@ def test_the_page_needs_nothing_else(tmp_path: Path) -> None:
         "passkey-ablation.png",
     }
     assert page.index("<h3>By length</h3>") < page.index("<figure>")
+
+
+def test_pictures_compare_what_differs_in_one_thing(tmp_path: Path) -> None:
+    grids = [
+        Grid(("infinipot",), (1024, 2048), catalysts=("general",)),
+        Grid(("infinipot",), (1024,), catalysts=("general",), fit=False),
+        Grid(("infinipot",), (1024,), catalysts=("general",), settle=False, fit=False),
+        Grid(("truncate", "full"), (1024,)),
+    ]
+    runs, _ = load([passkey(tmp_path / str(number), grid) for number, grid in enumerate(grids)])
+    (section,) = sections(runs)
+    assert {name: list(bars) for name, bars in _groups(section, "fit").items()} == {
+        "infinipot 1024 general": [False, True]
+    }
+    assert {name: list(bars) for name, bars in _groups(section, "settle").items()} == {
+        "infinipot 1024 no-fit general": [False, True]
+    }
+    figure = _budget(plt, section)()
+    assert [text.get_text() for text in figure.legends[0].get_texts()] == ["full", "infinipot general"]
+    assert _budget(plt, replace(section, series=section.series[2:])) is None
 
 
 def test_texts_from_outside_are_text_on_the_page(tmp_path: Path) -> None:
