@@ -24,5 +24,5 @@ def fuse(decoder: Any, kinds: Sequence[str] = FUSED) -> int:
     torch._dynamo.config.allow_unspec_int_on_nn_module = True  # else every layer index compiles anew
     found = [module for module in decoder.modules() if type(module).__name__.endswith(tuple(kinds))]
     for module in found:
-        module.compile(dynamic=False)  # rounding shall not depend on the shapes that came before
+        module.compile()  # not dynamic=False: a layer's index would be static too, and every layer compiled
     return len(found)
