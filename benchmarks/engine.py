@@ -185,7 +185,7 @@ def kernel_times() -> dict[str, object]:
 
 
 def reader_on(model: HFModel, capacity: int, keep: int) -> Reader:
-    recipe = Recipe.named(capacity=capacity, keep=keep, catalyst="summarize all above")
+    recipe = Recipe.named(capacity=capacity, keep=keep, fit=False, catalyst="summarize all above")
     return recipe.reader(model, Endless())
 
 
@@ -269,7 +269,7 @@ def parts_ms(reader: Reader, ids: list[int], rounds: int = 15) -> dict[str, floa
     reader.clear()
     read(reader, ids[:16384])
     reader.end()
-    reader._settle()
+    reader._settle(0, 0)
     kept = reader.pot.fork()
     chunk = ids[: reader.config.chunk(len(reader.catalyst))]
     reader.pot.lengths |= {len(chunk)}  # as often as the complete cycle's: compiled like it

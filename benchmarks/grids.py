@@ -37,6 +37,7 @@ TABLE_1 = (
     *("infinipot", "truncate", "full", "snapkv", "streaming-llm", "tova", "sirllm"),
     *("h2o", "ccd", "cap-only", "nuc-only", "no-cr-rope", "swa", "self-extend"),
 )
+CHUNKED = ("infinipot", "tova", "sirllm", "ccd", "cap-only", "nuc-only", "no-cr-rope")
 PAPER_LENGTHS = "4k,8k,16k,32k,64k,128k,256k,1m"
 
 
@@ -84,29 +85,27 @@ def tasks(args: argparse.Namespace) -> dict[str, tuple[str, Wanted, int | None]]
 
 
 def parts() -> Iterator[Part]:
-    """Everything the tables need, the most wanted first.
-
-    What is taken apart is InfiniPot without `fit`, which the other recipes do not have either.
-    """
+    """Everything the tables need, the most wanted first; `plain` is not fitted where a text ends."""
     ours, question, both, by_task = ("infinipot",), ("question",), ("general", "question"), (BY_TASK,)
     hays, more = ("passkey", "essays"), ("passkey-more", "essays-more")
     plain = partial(Part, fit=False)
     for recipe in TABLE_1:
         yield Part("longbench", (recipe,), by_task)
+    yield from (plain("longbench", (recipe,), by_task) for recipe in CHUNKED)
     yield Part("longbench", ours, ("general",))
     for hay in hays:  # table 4
         yield from (Part(hay, ours, (catalyst,)) for catalyst in both)
     for hay in more:
         yield Part(hay, ours, both)
         yield plain(hay, ("infinipot", "cap-only"), both)
-        yield from (Part(hay, (recipe,), question) for recipe in ("full", "ccd", "no-cr-rope"))
+        yield from (plain(hay, (recipe,), question) for recipe in ("full", "ccd", "no-cr-rope"))
     for hay in hays:
         yield from (
             plain(hay, (recipe,), (catalyst,)) for recipe in ("infinipot", "cap-only") for catalyst in both
         )
-        yield from (Part(hay, (recipe,), question) for recipe in ("ccd", "no-cr-rope"))
-    for settle in (None, False):  # what is done where a text ends
-        yield from (plain("longbench", ours, (catalyst,), settle=settle) for catalyst in (BY_TASK, "general"))
+        yield from (plain(hay, (recipe,), question) for recipe in ("ccd", "no-cr-rope"))
+    yield plain("longbench", ours, ("general",))
+    yield from (plain("longbench", ours, (one,), settle=False) for one in (BY_TASK, "general"))
     yield from (plain(hay, ours, both, settle=False) for hay in more)
     for capacity in (1 * K, 2 * K, 8 * K):  # figure 6
         yield from (
@@ -119,6 +118,9 @@ def parts() -> Iterator[Part]:
     # Score pooling and |C|/|M|, which the paper does not print.
     for width in ("1", "15"):
         yield plain("longbench", ours, by_task, knobs={"pool": (width,)})
+    yield plain("longbench", ours, by_task, knobs={"novelty": ("0.25",), "pool": ("1",)})
+    yield plain("longbench", ("cap-only",), by_task, knobs={"pool": ("1",)})
+    yield from (plain(hay, ("cap-only",), both, knobs={"pool": ("1",)}) for hay in more)
     for pool in ("7", "1"):
         for share in (0.25, 0.75):
             yield plain("longbench", ours, by_task, keeps=(share,), knobs={"pool": (pool,)})

@@ -36,10 +36,10 @@ def first_pot(engine: Engine, ids: list[int], capacity: int) -> tuple[torch.Tens
 
 
 def kept(engine: Engine, ids: list[int], capacity: int) -> list[set[int]]:
-    reader = engine.reader(Recipe.named(capacity=capacity, format=engine.format))
+    reader = engine.reader(Recipe.named(capacity=capacity, fit=False, format=engine.format))
     for _ in reader.reading_tokens([ids]):
         pass
-    reader._settle()
+    reader._settle(0, 0)
     return [
         set(head.tolist()) for layer in reader.pot.pot_layers for head in layer.source[0, :, : layer.fill]
     ]

@@ -26,7 +26,7 @@ class PotConfig:
     settle    before a question, distil what was read since the last distillation too,
               so that the end of a long text weighs no more than the rest of it.
     fit       where a text ends, leave as much as fits instead of |C|: beside the rest of the text,
-              and before a last question beside that and its answer.
+              and before a question beside that and its answer.
     """
 
     capacity: int = DEFAULT_CAPACITY

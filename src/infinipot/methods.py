@@ -32,8 +32,7 @@ class Method:
     fixed: Mapping[str, Any] = field(default_factory=dict)  # knobs of the policy that make it this method
     manner: Manner = DEFAULT_MANNER
     step: int = 0  # entries dropped at a time, at most an eighth of the capacity; 0 means half of it
-    settle: bool = True  # distil the last chunk too, as the CCD pipeline does
-    fit: bool = False  # leave as much as fits where a text ends (docs/adr/0015)
+    settle: bool = True  # distil the last chunk too, as the CCD pipeline does, and leave what fits there
     paper: str = ""
     deviations: str = ""
 
@@ -106,7 +105,6 @@ METHODS = (
         "Catalyst Prompt + Novelty under Compression in Continual Context Distillation",
         f"{CHUNKS}, catalyst and vocabulary head included",
         policy="infinipot",
-        fit=True,
     ),
     Method(
         "ccd",

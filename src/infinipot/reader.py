@@ -219,7 +219,7 @@ class Reader(Writer):
             self._ends.push(waiting[:count])
         else:
             budget = self.config.kept
-            if ends and self.config.fit and not self._fitted:
+            if distil and ends and self.config.fit and not self._fitted:
                 rest = len(waiting) - count + len(self.catalyst)
                 budget = max(budget, self.config.capacity - rest)
             self._write(waiting[:count], distil=distil, budget=budget)
@@ -303,7 +303,7 @@ class Reader(Writer):
         if self._ends is not None:
             self._ends, cut = self._cut(ids, max_new_tokens)
             return cut
-        self._settle(len(ids) + max_new_tokens)
+        self._settle(len(ids), max_new_tokens, final=True)
         self._make_room(len(ids), max_new_tokens)
         return ids
 
@@ -328,7 +328,7 @@ class Reader(Writer):
         prompt, ends = [*self._preamble(), *prompt], self._ends
         if ends is not None:
             ends, prompt = self._cut(prompt, most)
-        self._settle(len(prompt) + most if final else None)
+        self._settle(len(prompt), most, final)
         brim = not self._drops or (final and len(prompt) + most <= self.pot.room)
         if not brim:
             self._make_room(len(prompt), 1 + len(self.catalyst))
@@ -396,8 +396,9 @@ class Reader(Writer):
             raise InputError(
                 "this reader's pot was filled by its answer: use ask(), or fork() before answer()"
             )
+        budget = self.config.capacity - len(self.catalyst) if self.config.fit else 0
         catalyst, self.catalyst = self.catalyst, self.catalyst[-self.pot.room :]
         try:
-            self._write([], distil=True, recent=RECENT)
+            self._write([], distil=True, recent=RECENT, budget=max(self.config.kept, budget))
         finally:
             self.catalyst = catalyst

@@ -65,7 +65,8 @@ class Recipe:
         if step:
             keep = capacity - step
         settle = method.settle if settle is None else settle
-        fit = method.fit if fit is None else fit
+        drops = bool(method.policy) and method.bounded
+        fit = drops and settle and method.settle if fit is None else fit
         given = {knob: value for knob, value in knobs.items() if value is not None}
         for knob in given:
             method.knob(knob)

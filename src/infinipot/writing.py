@@ -84,18 +84,22 @@ class Writer:
         """Tokens that fit beside the catalyst, or may be taken at once where nothing has to fit."""
         return self.config.capacity - len(self.catalyst) - self.pot.fill if self._drops else BLOCK
 
-    def _settle(self, after: int | None = None) -> None:
-        """Distil the last, unfinished chunk of a text that did not fit as a whole.
+    def _settle(self, count: int, most: int, final: bool = False) -> None:
+        """Before a question of `count` tokens and an answer of `most`, distil what was read last.
 
-        If `after` tokens are all that will follow, it may be enough to make room for them.
+        To `fit`, only where they would have no room, or what is needed to go on; a text that is there as a
+        whole stays so before a `final` question. Else, what was not distilled yet of a text that is not.
         """
-        if not (self._drops and self._fresh and self.pot.cycles):
+        if not self._drops:
             return
-        if self.config.fit and after is not None:
-            budget = max(self.config.kept, self.config.capacity - after)
-            if budget < self.pot.fill:
-                self._write([], distil=True, recent=RECENT, budget=budget)
-        elif self.config.settle:
+        if self.config.fit:
+            spare = 1 + len(self.catalyst)
+            if count + most + (0 if final and not self.pot.cycles else spare) > self.pot.room:
+                self._require(count, spare)
+                budget = max(self.config.kept, self.config.capacity - count - most - spare)
+                if budget < self.pot.fill:
+                    self._write([], distil=True, recent=RECENT, budget=budget)
+        elif self.config.settle and self._fresh and self.pot.cycles:
             self._write([], distil=True, recent=RECENT)
 
     def _make_room(self, count: int, after: int) -> None:

@@ -200,19 +200,36 @@ def fitting(capacity: int = 64, **options) -> Reader:
     return potted
 
 
-@pytest.mark.parametrize("length", range(40, 260, 7))
+@pytest.mark.parametrize("length", [*range(20, 70), *range(70, 260, 7)])
 def test_where_a_text_ends_as_much_stays_as_fits(length: int) -> None:
     text = ("The quick brown fox jumps over the lazy dog. " * 9)[:length]
     potted = fitting()
     potted.read(text)
-    assert potted.pot.fill == min(len(potted.frame.opening) + length, 64 - len(potted.catalyst))
-    prompt = potted._closing("so")
-    list(potted.generate(prompt, Generation(9), final=True))
-    assert potted.pot.fill <= 64
-    if potted.pot.cycles:
-        assert potted.pot.fill >= 64 - 9  # the prompt and whatever was said, and all else is text
+    whole, spare = len(potted.frame.opening) + length, 1 + len(potted.catalyst)
+    assert potted.pot.fill == min(whole, 65 - spare)
+    prompt, most = potted._closing("so"), 9
+    potted.open(prompt, most, final=True)
+    room = 64 - len(prompt) - most
+    assert potted.pot.fill - len(prompt) == (whole if whole <= room else max(32, room - spare))
     source = potted.pot.pot_layers[0].source[0, :, : potted.pot.fill]
     assert (source.diff() > 0).all()
+
+
+def test_one_question_after_the_other_uses_up_a_fitted_pot_no_sooner() -> None:
+    potted = fitting(96)
+    potted.read("The quick brown fox jumps over the lazy dog. " * 6)
+    for question in ("so?", "and then?", "why?"):
+        list(potted.answer(question, Generation(6)))
+        assert potted.pot.fill <= 96
+
+
+def test_a_fitted_pot_is_asked_beside_a_longer_catalyst() -> None:
+    potted = fitting(96)
+    potted.read("The quick brown fox jumps over the lazy dog. " * 6)
+    longer = fitting(96, catalyst="a summary of everything")
+    longer.restore(potted.state())
+    list(longer.answer("so?", Generation(2)))
+    assert longer.pot.fill > 96 - 2 * len(longer.catalyst)
 
 
 @settings(max_examples=30, deadline=None)
@@ -253,8 +270,18 @@ def test_text_after_a_text_that_was_fitted_goes_on_as_usual() -> None:
     assert potted.pot.cycles == again.pot.cycles
     for a, b in zip(potted.pot.pot_layers, again.pot.pot_layers, strict=True):
         assert torch.equal(a.source[:, :, : a.fill], b.source[:, :, : b.fill])
-    list(potted.chat("so?", Generation(4)))  # more may follow: settled as ever
-    assert potted.pot.fill < potted.config.kept + len(potted.turn("so?")) + 9
+
+
+def test_a_talk_after_a_text_has_room_for_its_answers() -> None:
+    potted = fitting(96)
+    potted.read("The quick brown fox jumps over the lazy dog. " * 6)
+    fill, cycles = potted.pot.fill, potted.pot.cycles
+    list(potted.chat("so?", Generation(4)))
+    assert potted.pot.cycles == cycles + 1  # once before the message, not again while answering
+    assert fill > potted.pot.fill >= 96 - 4 - len(potted.catalyst) - 1
+    for _ in range(12):
+        list(potted.chat("and then?", Generation(9)))
+        assert potted.pot.fill <= 96
 
 
 @pytest.mark.parametrize("format", ["plain", "chat"])

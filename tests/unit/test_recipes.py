@@ -67,8 +67,8 @@ def slow_cycles(slow: SlowPot, keep: int, choose, catalyst: list[int], fit: bool
             slow.keep(partial(choose, budget=max(keep, left), catalyst=heard))
     room = len(QUESTION) + 1 + len(catalyst)
     if fit:
-        budget = CAPACITY - len(QUESTION) - 1
-        heard = slow.ask_catalyst(catalyst)
+        budget = CAPACITY - len(QUESTION) - 1 - 1 - len(catalyst)
+        heard = slow.ask_catalyst(catalyst) if catalyst else None
         slow.keep(partial(choose, budget=budget, catalyst=heard, recent=budget // 4))
     if len(slow.entries[0][0]) + len(QUESTION) + 1 > CAPACITY:
         heard = slow.ask_catalyst(catalyst) if catalyst else None
@@ -107,13 +107,16 @@ def test_a_bounded_recipe_is_its_slow_pipeline(name: str) -> None:
     torch.testing.assert_close(logits, slow.last_logits, atol=2e-5, rtol=1e-4)
 
 
-def test_fitting_where_a_text_ends_is_its_slow_pipeline() -> None:
-    one, logits = answered("infinipot")
+@pytest.mark.parametrize("name", ["infinipot", "cap-only", "nuc-only", "no-cr-rope"])
+def test_fitting_where_a_text_ends_is_its_slow_pipeline(name: str) -> None:
+    one, logits = answered(name)
     assert one.config.fit
-    slow = SlowPot(one.model.model)
-    choose = partial(slow_policies.infinipot, slow)
+    slow = SlowPot(one.model.model, reset=name != "no-cr-rope")
+    choose = partial(slow_policies.infinipot, slow, **CYCLING[name][1])
     slow_cycles(slow, one.config.kept, choose, one.catalyst, fit=True)
-    assert one.pot.fill == CAPACITY - 1  # all but the answer's token
+    assert one.pot.fill == CAPACITY - 1 - 1 - len(
+        one.catalyst
+    )  # all but an answer's token and the next cycle's
     same_pot(one, slow)
     torch.testing.assert_close(logits, slow.last_logits, atol=2e-5, rtol=1e-4)
 
