@@ -210,7 +210,7 @@ def _bars(axis: Any, knob: str, groups: dict[str, dict[Any, Estimate]]) -> None:
     axis.set_yticks(places, names)
     axis.set_xlim(0, 107)
     axis.set_xticks(range(0, 101, 20))
-    axis.invert_yaxis()
+    axis.set_ylim(y - 0.8, -0.6 if len(groups) == 1 else -0.4)
     axis.tick_params(axis="y", length=0)
     axis.set_title(knob if len(groups) > 1 else f"{knob}: {next(iter(groups))}", loc="left")
 
@@ -270,4 +270,4 @@ def _scored(axis: Any) -> None:
 def _folded(text: str, width: int) -> str:
     import textwrap
 
-    return "\n".join(textwrap.wrap(text, width)) or text
+    return "\n".join(textwrap.wrap(text, width, break_on_hyphens=False)) or text
