@@ -72,10 +72,12 @@ class Slow(ToyModel):
 
 
 @asynccontextmanager
-async def serving(tmp_path: Path, **sizes: int) -> AsyncIterator[tuple[Kitchen, Slow]]:
+async def serving(
+    tmp_path: Path, fit: bool | None = None, **sizes: int
+) -> AsyncIterator[tuple[Kitchen, Slow]]:
     model = Slow()
     engine = Engine("toy", "chat", model, Endless(), "float32", "0" * 64)  # type: ignore[arg-type]
-    recipe = Recipe.named(capacity=CAPACITY, format="chat", catalyst="general short")
+    recipe = Recipe.named(capacity=CAPACITY, fit=fit, format="chat", catalyst="general short")
     kitchen = Kitchen(engine, recipe, open_store(str(tmp_path / "pots")), **sizes)
     kitchen.start()
     try:
