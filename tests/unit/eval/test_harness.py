@@ -183,7 +183,7 @@ def test_a_long_context_stays_within_the_pot(recipe: str) -> None:
     options = SMALL if recipe in ("infinipot", "cap-only", "no-cr-rope") else {"capacity": 64, "tail": 16}
     model = lm(toy(), recipe=recipe, **options)
     fills = watched(model)
-    texts = [TEXT * 9, TEXT * 5 + "Other.", "Short."]
+    texts = [TEXT * 9, TEXT * 5 + "Other.", "Short."]  # to none of them this model's first token is a stop
     assert all(ask(model, *texts, max_gen_toks=90))
     found = model.loglikelihood([Request(TEXT * 8, " yes"), Request(TEXT * 8, TEXT * 3)], disable_tqdm=True)
     assert all(total < 0 for total, _ in found)
