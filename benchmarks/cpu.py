@@ -15,10 +15,10 @@ import torch
 import torch.nn.functional as F
 from torch.profiler import ProfilerActivity, profile
 
-from infinipot.api import open_engine
-from infinipot.hf.products import Packed
-from infinipot.recipes import Recipe
-from infinipot.sampling import Generation
+from infinipot.engine import open_engine
+from infinipot.hf.speed.products import Packed
+from infinipot.reading.sampling import Generation
+from infinipot.recipes.recipe import Recipe
 
 
 def seconds(run, times: int = 7) -> float:

@@ -19,17 +19,19 @@ import torch
 import transformers
 from transformers import AutoConfig, DynamicCache, LlamaForCausalLM
 
-from infinipot import compiling, kernels, scores
-from infinipot.attention import _merged, attend_fixed
-from infinipot.batch import answer_all
 from infinipot.bench import shapes
-from infinipot.compiling import fused
-from infinipot.hf.fuse import fuse
+from infinipot.core import scores
+from infinipot.core.attention import _merged, attend_fixed
+from infinipot.core.cuda import dispatch as compiling
+from infinipot.core.cuda import kernels
+from infinipot.core.cuda.dispatch import fused
 from infinipot.hf.model import HFModel
-from infinipot.reader import Reader
-from infinipot.recipes import Recipe
-from infinipot.sampling import Generation
-from infinipot.testing import ByteTokenizer
+from infinipot.hf.speed.fuse import fuse
+from infinipot.reading.batch import answer_all
+from infinipot.reading.reader import Reader
+from infinipot.reading.sampling import Generation
+from infinipot.recipes.recipe import Recipe
+from infinipot.testing.tokenizer import ByteTokenizer
 
 SHAPES = {
     "llama-3-8b": shapes.SHAPES["llama-3-8b"],

@@ -22,13 +22,13 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from infinipot.api import open_engine
+from infinipot.engine import open_engine
 from infinipot.errors import InfiniPotError
 from infinipot.eval.evaluate import Here, Order, evaluate
 from infinipot.eval.folder import MANIFEST, key, opened, read_manifest, read_rows
 from infinipot.eval.grid import BY_TASK, Grid
 from infinipot.eval.results import summary
-from infinipot.eval.tasks import Wanted, make
+from infinipot.eval.tasks.registry import Wanted, make
 
 K = 1024
 STEPS = {"swa": 256, "streaming-llm": 256, "h2o": 256}  # token by token is too slow for a grid

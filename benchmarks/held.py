@@ -15,13 +15,13 @@ from itertools import count as numbers
 
 import torch
 
-from infinipot.api import Engine, open_engine
+from infinipot.engine import Engine, open_engine
 from infinipot.eval.lists import size
-from infinipot.reader import Reader
-from infinipot.recipes import Recipe
-from infinipot.sampling import Generation
-from infinipot.tasks.passkey import STATEMENT, Passkey, passkey, score
-from infinipot.trace import columns
+from infinipot.eval.tasks.passkey import STATEMENT, Passkey, passkey, score
+from infinipot.reading.held_words import columns
+from infinipot.reading.reader import Reader
+from infinipot.reading.sampling import Generation
+from infinipot.recipes.recipe import Recipe
 
 ANSWER = Generation(12)
 

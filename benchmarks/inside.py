@@ -31,23 +31,23 @@ from typing import Any
 
 import torch
 
-from infinipot.analysis import search
-from infinipot.analysis.findings import findings
-from infinipot.analysis.paper import FIGURES, TABLE, paper, written
-from infinipot.analysis.run import Run, record
-from infinipot.analysis.whole import Whole, check_memory, whole
-from infinipot.api import Engine, open_engine
 from infinipot.cli.inspect import PAPER, recipes
+from infinipot.engine import Engine, open_engine
 from infinipot.errors import ConfigError, InfiniPotError
 from infinipot.eval import manifest as manifests
 from infinipot.eval.stats import bootstrapped
+from infinipot.eval.tasks.longbench import LongBench, names
+from infinipot.eval.tasks.task import Example
 from infinipot.eval.weights import fingerprint
-from infinipot.files import title
-from infinipot.hf.memory import available
-from infinipot.recipes import Recipe
-from infinipot.sampling import Generation
-from infinipot.tasks.longbench import LongBench, names
-from infinipot.tasks.task import Example
+from infinipot.inspect import search
+from infinipot.inspect.findings import findings
+from infinipot.inspect.paper import FIGURES, TABLE, paper, written
+from infinipot.inspect.run import Run, record
+from infinipot.inspect.whole import Whole, check_memory, whole
+from infinipot.models.memory import available
+from infinipot.reading.sampling import Generation
+from infinipot.recipes.recipe import Recipe
+from infinipot.text.files import title
 
 BEGAN = time.perf_counter()
 SEARCH = "infinipot:question,sirllm"

@@ -12,7 +12,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-from infinipot.tasks.passkey import NOISE, QUESTION
+from infinipot.eval.tasks.passkey import NOISE, QUESTION
 
 TOKENS_PER_NOISE = 23
 

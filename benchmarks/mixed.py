@@ -15,9 +15,9 @@ from pathlib import Path
 
 import torch
 
-from infinipot.api import Engine, open_engine
-from infinipot.files import read_text
-from infinipot.recipes import Recipe
+from infinipot.engine import Engine, open_engine
+from infinipot.recipes.recipe import Recipe
+from infinipot.text.files import read_text
 
 
 @torch.no_grad()

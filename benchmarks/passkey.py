@@ -18,11 +18,11 @@ from pathlib import Path
 import torch
 import transformers
 
-from infinipot.api import Engine, open_engine
-from infinipot.methods import find, parse_knob
-from infinipot.recipes import Recipe
-from infinipot.sampling import Generation
-from infinipot.tasks.passkey import Passkey, passkey, score
+from infinipot.engine import Engine, open_engine
+from infinipot.eval.tasks.passkey import Passkey, passkey, score
+from infinipot.reading.sampling import Generation
+from infinipot.recipes.presets import find, parse_knob
+from infinipot.recipes.recipe import Recipe
 
 
 def run(recipe: Recipe, engine: Engine, example: Passkey, new_tokens: int) -> dict:

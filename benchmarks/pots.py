@@ -21,14 +21,14 @@ from typing import Any
 
 import torch
 
-from infinipot.api import Engine, open_engine
-from infinipot.reader import Reader
-from infinipot.recipes import Recipe
-from infinipot.sampling import Generation
+from infinipot.engine import Engine, open_engine
+from infinipot.eval.tasks.logbook import logbook
+from infinipot.eval.tasks.passkey import passkey, score
+from infinipot.reading.reader import Reader
+from infinipot.reading.sampling import Generation
+from infinipot.recipes.recipe import Recipe
 from infinipot.store import LocalStore
 from infinipot.store.match import card_of
-from infinipot.tasks.logbook import logbook
-from infinipot.tasks.passkey import passkey, score
 
 
 def timed(act: Callable[[], Any]) -> tuple[Any, float]:

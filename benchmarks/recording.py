@@ -34,7 +34,7 @@ def work(args: argparse.Namespace) -> None:
     for _ in sys.stdin:
         reader, memory = engine.reader(recipe), 0
         if args.worker == "on":
-            from infinipot.recording import Recording
+            from infinipot.reading.recording import Recording
 
             reader.recording = Recording()
         start = time.perf_counter()

@@ -25,9 +25,10 @@ from torch import Tensor
 from transformers import LlamaConfig, LlamaForCausalLM
 
 from case import TOKENS, make_case
+from infinipot.core.pot import Pot
 from infinipot.hf.model import HFModel
-from infinipot.policy import Policy, registry
-from infinipot.pot import Pot
+from infinipot.policies.base import Policy
+from infinipot.policies.registry import registry
 
 HERE = Path(__file__).parent
 KEPT = TOKENS // 2

@@ -16,7 +16,7 @@ from typing import Any
 import typer
 
 from infinipot.cli.main import app
-from infinipot.hf import catalog
+from infinipot.models import catalog
 
 ROOT = Path(__file__).parents[1]
 DOCS = ROOT / "docs"

@@ -8,14 +8,14 @@ from typing import Any
 
 import torch
 
+from infinipot.core.state import State
 from infinipot.errors import InfiniPotError
-from infinipot.reader import Progress
+from infinipot.reading.held_words import Word
+from infinipot.reading.reader import Progress
 from infinipot.server.orders import Answered, Brew, Kept, Order, Piece, Reading, Usage
 from infinipot.server.shelf import space
 from infinipot.server.ticket import Ticket
-from infinipot.state import State
 from infinipot.store import Card, PotStore
-from infinipot.trace import Word
 
 PIECES = ("Hello", ", ", "wörld", ' "quoted"\n', "\u2028 end")
 SAID = "".join(PIECES)

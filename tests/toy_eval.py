@@ -10,15 +10,15 @@ from typing import Any
 
 import torch
 
-from infinipot.api import Engine
+from infinipot.engine import Engine
 from infinipot.eval import manifest as manifests
 from infinipot.eval.evaluate import Here, Order, Step, evaluate
 from infinipot.eval.folder import opened
 from infinipot.eval.grid import Grid
-from infinipot.tasks.rows import BadRow
-from infinipot.tasks.task import Count, Example
-from infinipot.testing import ByteTokenizer
-from infinipot.toy import ToyModel
+from infinipot.eval.tasks.rows import BadRow
+from infinipot.eval.tasks.task import Count, Example
+from infinipot.testing.model import ToyModel
+from infinipot.testing.tokenizer import ByteTokenizer
 
 GRID = Grid(("infinipot", "truncate", "ccd"), (96, 128), catalysts=("Say it again",))
 

@@ -11,14 +11,14 @@ from pathlib import Path
 
 import torch
 
-from infinipot.api import Engine
-from infinipot.reader import Reader
-from infinipot.recipes import Recipe
-from infinipot.state import State
+from infinipot.core.state import State
+from infinipot.engine import Engine
+from infinipot.reading.reader import Reader
+from infinipot.recipes.recipe import Recipe
 from infinipot.store import Card, LocalStore
 from infinipot.store.match import card_of
-from infinipot.testing import ByteTokenizer
-from infinipot.toy import ToyModel
+from infinipot.testing.model import ToyModel
+from infinipot.testing.tokenizer import ByteTokenizer
 
 TEXT = "The quick brown fox jumps over the lazy dog. "
 RECIPE = replace(Recipe.named(capacity=64, fit=False), catalyst="a b")  # so that there are anchors

@@ -26,9 +26,9 @@ def toy_engine(pause: float = 0.0) -> Any:
     """A toy engine; some texts break it."""
     import torch
 
-    from infinipot.api import Engine
-    from infinipot.testing import ByteTokenizer
-    from infinipot.toy import ToyModel
+    from infinipot.engine import Engine
+    from infinipot.testing.model import ToyModel
+    from infinipot.testing.tokenizer import ByteTokenizer
 
     torch.set_num_threads(1)
     model, tokenizer = ToyModel(), ByteTokenizer()
@@ -49,13 +49,13 @@ def toy_engine(pause: float = 0.0) -> Any:
 
 def ray_build(settings: Any) -> Any:
     """What a replica on Ray serves in tests."""
-    from infinipot.recipes import Recipe
+    from infinipot.recipes.recipe import Recipe
 
     return toy_engine(0.02), Recipe.named(capacity=settings.capacity, format="chat")
 
 
 def main(told: dict[str, Any]) -> None:
-    from infinipot.recipes import Recipe
+    from infinipot.recipes.recipe import Recipe
     from infinipot.server import run
     from infinipot.server.app import create_app
     from infinipot.server.keys import Keys

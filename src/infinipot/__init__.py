@@ -10,31 +10,31 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from infinipot.api import Engine, attach, load, open_engine
-    from infinipot.batch import answer_all, ask_all
-    from infinipot.config import PotConfig
+    from infinipot.core.config import PotConfig
+    from infinipot.engine import Engine, attach, load, open_engine
     from infinipot.errors import InfiniPotError
     from infinipot.hf.generate import generate_inputs
-    from infinipot.reader import Progress, Reader
-    from infinipot.recipes import Recipe
-    from infinipot.sampling import Generation
+    from infinipot.reading.batch import answer_all, ask_all
+    from infinipot.reading.reader import Progress, Reader
+    from infinipot.reading.sampling import Generation
+    from infinipot.recipes.recipe import Recipe
 
 __version__ = "0.1.0"
 
 _HOME = {
-    "Engine": "api",
-    "Generation": "sampling",
+    "Engine": "engine",
+    "Generation": "reading.sampling",
     "InfiniPotError": "errors",
-    "PotConfig": "config",
-    "Progress": "reader",
-    "Reader": "reader",
-    "Recipe": "recipes",
-    "answer_all": "batch",
-    "ask_all": "batch",
-    "attach": "api",
+    "PotConfig": "core.config",
+    "Progress": "reading.reader",
+    "Reader": "reading.reader",
+    "Recipe": "recipes.recipe",
+    "answer_all": "reading.batch",
+    "ask_all": "reading.batch",
+    "attach": "engine",
     "generate_inputs": "hf.generate",
-    "load": "api",
-    "open_engine": "api",
+    "load": "engine",
+    "open_engine": "engine",
 }
 __all__ = [
     "Engine",

@@ -10,9 +10,9 @@ import pytest
 from playwright.sync_api import Browser, Page, expect
 
 from e2e.browsers import CHROMIUM, NODE
-from infinipot.analysis.report import report
-from infinipot.analysis.run import Run
-from infinipot.recording import Record
+from infinipot.inspect.report import report
+from infinipot.inspect.run import Run
+from infinipot.reading.recording import Record
 
 __test__ = bool(CHROMIUM) or not NODE
 

@@ -12,12 +12,12 @@ from pathlib import Path
 import pytest
 import torch
 
-from infinipot.api import Engine, open_engine
-from infinipot.recipes import Recipe
-from infinipot.sampling import Generation
+from infinipot.engine import Engine, open_engine
+from infinipot.eval.tasks.passkey import passkey, score
+from infinipot.reading.sampling import Generation
+from infinipot.recipes.recipe import Recipe
 from infinipot.store import LocalStore
 from infinipot.store.match import card_of, mismatch
-from infinipot.tasks.passkey import passkey, score
 
 pytestmark = [pytest.mark.real_model, pytest.mark.timeout(600)]
 RECIPE = Recipe.named(capacity=1024, fit=False, format="plain")  # as small a model tells more keys (ADR 15)

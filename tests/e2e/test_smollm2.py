@@ -9,11 +9,11 @@ import pytest
 import torch
 
 import infinipot
-from infinipot.api import Engine, open_engine
-from infinipot.recipes import Recipe
-from infinipot.sampling import Generation
-from infinipot.tasks.logbook import logbook
-from infinipot.tasks.passkey import passkey, score
+from infinipot.engine import Engine, open_engine
+from infinipot.eval.tasks.logbook import logbook
+from infinipot.eval.tasks.passkey import passkey, score
+from infinipot.reading.sampling import Generation
+from infinipot.recipes.recipe import Recipe
 
 pytestmark = [pytest.mark.real_model, pytest.mark.timeout(600)]
 

@@ -5,8 +5,9 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from infinipot.policy import Policy, registry
-from infinipot.pot import Evidence
+from infinipot.core.evidence import Evidence
+from infinipot.policies.base import Policy
+from infinipot.policies.registry import registry
 
 
 @st.composite

@@ -12,14 +12,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from families import FAMILIES, build
+from infinipot.core.pot import Pot
 from infinipot.hf.model import HFModel
-from infinipot.methods import METHODS, methods
-from infinipot.pot import Pot
-from infinipot.reader import Reader
-from infinipot.recipes import Recipe
-from infinipot.sampling import Generation
-from infinipot.testing import ByteTokenizer
-from infinipot.toy import ToyModel
+from infinipot.reading.reader import Reader
+from infinipot.reading.sampling import Generation
+from infinipot.recipes.presets import METHODS, methods
+from infinipot.recipes.recipe import Recipe
+from infinipot.testing.model import ToyModel
+from infinipot.testing.tokenizer import ByteTokenizer
 
 SMALL = {"snapkv": {"window": 8}, "self-extend": {"group": 2, "window": 24}}
 TEXT = "The quick brown fox jumps over the lazy dog. "

@@ -15,13 +15,13 @@ from hypothesis import strategies as st
 import toy_pots as toy
 from families import FAMILIES, build
 from infinipot.hf.model import HFModel
-from infinipot.methods import methods
-from infinipot.reader import Reader
-from infinipot.recipes import Recipe
-from infinipot.sampling import Generation
+from infinipot.reading.reader import Reader
+from infinipot.reading.sampling import Generation
+from infinipot.recipes.presets import methods
+from infinipot.recipes.recipe import Recipe
 from infinipot.store import file
-from infinipot.testing import ByteTokenizer
-from infinipot.toy import ToyModel
+from infinipot.testing.model import ToyModel
+from infinipot.testing.tokenizer import ByteTokenizer
 
 SMALL = {"snapkv": {"window": 8}, "self-extend": {"group": 2, "window": 24}, "h2o": {"step": 16}}
 each = pytest.mark.parametrize("name", sorted(methods()))

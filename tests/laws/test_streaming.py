@@ -10,8 +10,9 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from infinipot.hf.tokenizer import HFTokenizer
-from infinipot.testing import ByteTokenizer
-from infinipot.text import CHAT_ASK_BEFORE, Detokenizer, Tokenizer
+from infinipot.testing.tokenizer import ByteTokenizer
+from infinipot.text.detokenize import Detokenizer
+from infinipot.text.tokenizer import CHAT_ASK_BEFORE, Tokenizer
 from small_tokenizers import BYTE_LEVEL, NAMES, TEXT, WITH_CHAT, build
 
 CONTROL = (

@@ -7,7 +7,7 @@ from typing import ClassVar
 
 import torch
 
-from infinipot.policy import ScoredPolicy
+from infinipot.policies.base import ScoredPolicy
 
 
 @dataclass(frozen=True)

@@ -33,7 +33,7 @@ from doc_pages import (
     prose,
     with_tables,
 )
-from infinipot.methods import methods
+from infinipot.recipes.presets import methods
 
 OURS = sorted(DOCS.glob("*.md"))
 EVERY = [block for page in pages() for block in blocks(page)]

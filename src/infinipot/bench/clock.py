@@ -14,7 +14,7 @@ import torch
 
 from infinipot.bench.plan import SKIP
 
-PATIENCE = 0.5  # seconds between two signs of life: drawing them must not be what is measured
+CAPTURE_AFTER = 0.5  # seconds between two signs of life: drawing them must not be what is measured
 
 
 def settle(device: torch.device) -> None:
@@ -65,7 +65,7 @@ class Memory:
 
     def peak(self) -> dict[str, Any]:
         """The most there was since `start`, as columns of a row."""
-        from infinipot.measure import peak_memory_bytes
+        from infinipot.models.peak_memory import peak_memory_bytes
 
         if self.device.type != "cuda":
             return {"process_peak_bytes": peak_memory_bytes()}
@@ -84,7 +84,7 @@ class Pulse:
     def due(self) -> bool:
         """True at most every half second."""
         now = time.perf_counter()
-        if now - self._last < PATIENCE:
+        if now - self._last < CAPTURE_AFTER:
             return False
         self._last = now
         return True

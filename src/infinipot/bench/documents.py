@@ -12,9 +12,9 @@ from infinipot.bench.ours import WARM, read
 from infinipot.bench.plan import SKIP, shown
 from infinipot.bench.steps import Step
 from infinipot.bench.subject import QUESTION, Subject, text
-from infinipot.reader import Reader
-from infinipot.recipes import Recipe
-from infinipot.sampling import Generation
+from infinipot.reading.reader import Reader
+from infinipot.reading.sampling import Generation
+from infinipot.recipes.recipe import Recipe
 
 Found = Generator[Step, None, list[dict[str, Any]]]
 REPEATS = 2  # the first answer compiles and captures
@@ -71,6 +71,6 @@ def _tokens(readers: list[Reader], prompts: list[list[int]], generation: Generat
     if len(readers) == 1:
         yield from readers[0].generate(prompts[0], generation, final=True)
         return
-    from infinipot.batch import answer_all
+    from infinipot.reading.batch import answer_all
 
     yield from (token for _, token in answer_all(readers, prompts, generation))

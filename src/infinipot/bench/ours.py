@@ -11,12 +11,12 @@ from infinipot.bench.plan import SKIP, shown
 from infinipot.bench.rows import Row
 from infinipot.bench.steps import Step
 from infinipot.bench.subject import QUESTION, Subject, pieces, text
-from infinipot.decoding import uncaptured
-from infinipot.hf import memory
-from infinipot.reader import Reader
-from infinipot.recipes import Recipe
-from infinipot.sampling import Generation
-from infinipot.writing import BLOCK
+from infinipot.models import memory
+from infinipot.reading.decode import uncaptured
+from infinipot.reading.reader import Reader
+from infinipot.reading.sampling import Generation
+from infinipot.reading.session import BLOCK
+from infinipot.recipes.recipe import Recipe
 
 WARM = 3  # capacities of text that warm up: a first cycle, a steady one, a partial one
 
@@ -98,7 +98,7 @@ def _warm_up(subject: Subject, reader: Reader, length: int, new_tokens: int) -> 
 
 def short_of(reader: Reader, length: int) -> int:
     """The shortest text of three capacities or more whose last chunk is that of a text of this length."""
-    drops = reader.policy is not None and not reader.manner.grows
+    drops = reader.policy is not None and not reader.mode.grows
     chunk = reader.config.chunk(len(reader.catalyst)) if drops else BLOCK
     least = WARM * reader.config.capacity
     return min(length, least + (length - least) % chunk)
@@ -113,8 +113,8 @@ def read(reader: Reader, ids: list[int]) -> None:
 
 def engine(reader: Reader) -> str:
     """`captured`, or `plain` and why."""
-    if reader.plain or reader._static is None:
-        return f"plain: {reader.plain}"
+    if reader.capture_obstacle or reader._static is None:
+        return f"plain: {reader.capture_obstacle}"
     if why := reader._static.reason:
         return f"reading plain: {why}"
     why = uncaptured(reader.model)

@@ -12,11 +12,11 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from infinipot.bench.shapes import SHAPES
-from infinipot.config import DEFAULT_CAPACITY
+from infinipot.core.config import DEFAULT_CAPACITY
 from infinipot.errors import ConfigError
 
 if TYPE_CHECKING:
-    from infinipot.recipes import Recipe
+    from infinipot.recipes.recipe import Recipe
 
 PEERS = ("transformers", "transformers-static", "kvpress-snapkv", "llama.cpp")
 SKIP = 8  # first tokens of an answer that are not timed: they warm up what decoding alone uses
@@ -87,8 +87,8 @@ class Plan:
 
     def made(self) -> list[Recipe]:
         """Every recipe at every capacity; methods that drop nothing take no --keep."""
-        from infinipot.methods import find
-        from infinipot.recipes import Recipe
+        from infinipot.recipes.presets import find
+        from infinipot.recipes.recipe import Recipe
 
         found: list[Recipe] = []
         for name in self.recipes:

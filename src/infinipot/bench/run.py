@@ -21,10 +21,10 @@ from infinipot.bench.rows import Row
 from infinipot.bench.shares import cycle_parts
 from infinipot.bench.steps import Step
 from infinipot.bench.subject import Subject, open_subject, text
-from infinipot.hf import memory
 from infinipot.hf.loading import choose_device, choose_dtype
-from infinipot.hf.prepare import resolve
-from infinipot.recipes import Recipe
+from infinipot.hf.speed.prepare import resolve
+from infinipot.models import memory
+from infinipot.recipes.recipe import Recipe
 
 Run = Generator[Step | Row, None, dict[str, Any]]
 

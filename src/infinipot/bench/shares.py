@@ -17,9 +17,9 @@ from typing import Any
 
 from infinipot.bench.clock import settle
 from infinipot.bench.steps import Step
-from infinipot.layers import WindowLayer
-from infinipot.reader import Reader
-from infinipot.writing import BLOCK
+from infinipot.core.window_layer import WindowLayer
+from infinipot.reading.reader import Reader
+from infinipot.reading.session import BLOCK
 
 VARIANTS = {
     "complete": {"distil": True, "scored": True},
@@ -70,7 +70,7 @@ def cycle_parts(reader: Reader, ids: list[int], rounds: int) -> Generator[Step, 
     chunk = reader.config.chunk(len(reader.catalyst))
     again = steady(reader, ids)
     reader.pot.lengths |= {chunk}  # as often as the complete cycle's: compiled like it
-    warm = 1 if reader.plain else WARM
+    warm = 1 if reader.capture_obstacle else WARM
     turns: list[dict[str, float]] = []
     for turn in range(warm + rounds):
         yield Step("parts of a cycle", turn, warm + rounds)

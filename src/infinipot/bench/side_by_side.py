@@ -27,10 +27,10 @@ from infinipot.bench.plan import Plan
 from infinipot.bench.shares import WARM, snapshot, timed, write
 from infinipot.bench.steps import Step
 from infinipot.bench.subject import Subject, text
-from infinipot.config import PotConfig
-from infinipot.reader import Reader
-from infinipot.recipes import Recipe
-from infinipot.sampling import Generation
+from infinipot.core.config import PotConfig
+from infinipot.reading.reader import Reader
+from infinipot.reading.sampling import Generation
+from infinipot.recipes.recipe import Recipe
 
 TOKENS = 17  # of an answer in each round; the first is not timed
 Way = tuple[Callable[[], float], Callable[[], float]]  # seconds of a chunk, and of a token

@@ -11,16 +11,16 @@ import torch
 from infinipot.bench.clock import Memory
 from infinipot.bench.plan import Plan
 from infinipot.bench.shapes import build
-from infinipot.files import title
 from infinipot.hf.loading import choose_device, choose_dtype
 from infinipot.hf.loading import load as load_weights
 from infinipot.hf.model import HFModel
-from infinipot.hf.prepare import prepare, resolve
+from infinipot.hf.speed.prepare import prepare, resolve
 from infinipot.hf.tokenizer import HFTokenizer
-from infinipot.reader import Reader
-from infinipot.recipes import Recipe
-from infinipot.testing import ByteTokenizer
-from infinipot.text import Format, Frame, Tokenizer
+from infinipot.reading.reader import Reader
+from infinipot.recipes.recipe import Recipe
+from infinipot.testing.tokenizer import ByteTokenizer
+from infinipot.text.files import title
+from infinipot.text.tokenizer import Format, Frame, Tokenizer
 
 PIECE = 65536  # tokens handed to a reader at a time, as a tokenizer would
 QUESTION = 16  # tokens of the question
@@ -117,7 +117,7 @@ class Subject:
     def reader(self, recipe: Recipe) -> Reader:
         """Return a reader with an empty pot; what comes twice is captured: a short text warms it up."""
         reader = replace(recipe, format=self.format).reader(self.ready(), self.tokenizer)
-        reader.patience = 1
+        reader.capture_after = 1
         return reader
 
     def describe(self) -> dict[str, Any]:

@@ -11,20 +11,20 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from infinipot.catalyst import QUESTION, catalyst_text
 from infinipot.cli import options as o
 from infinipot.cli.kept import Processed, Store, find
 from infinipot.cli.screen import Meter, note, stream_answer, summary, watch_reading
-from infinipot.config import DEFAULT_CAPACITY
+from infinipot.core.config import DEFAULT_CAPACITY
 from infinipot.errors import InputError
-from infinipot.files import check_text, read_text
-from infinipot.hf.catalog import DEFAULT_MODEL
-from infinipot.measure import peak_memory_bytes
+from infinipot.models.catalog import DEFAULT_MODEL
+from infinipot.models.peak_memory import peak_memory_bytes
+from infinipot.reading.catalyst import QUESTION, catalyst_text
 from infinipot.store import open_store
+from infinipot.text.files import check_text, read_text
 
 if TYPE_CHECKING:
-    from infinipot.reader import Reader
-    from infinipot.recipes import Recipe
+    from infinipot.reading.reader import Reader
+    from infinipot.recipes.recipe import Recipe
 
 Question = Annotated[str, typer.Argument(help="What to ask.")]
 Files = Annotated[
@@ -149,7 +149,7 @@ def report(
         "cycles": reader.pot.cycles,
         "capacity": step.capacity,  # null where memory is not bounded
         "keep": recipe.config.kept if recipe.method.bounded and recipe.method.policy else None,
-        "engine": f"plain: {reader.plain}" if reader.plain else "captured",
+        "engine": f"plain: {reader.capture_obstacle}" if reader.capture_obstacle else "captured",
         "peak_memory_bytes": peak_memory_bytes(str(reader.model.device)),
         "seconds": {phase: round(value, 3) for phase, value in seconds.items()},
         "model": model,

@@ -13,8 +13,8 @@ import typer
 from infinipot.cli import options as o
 from infinipot.cli.screen import note
 from infinipot.errors import InputError
-from infinipot.files import title
-from infinipot.hf.catalog import DEFAULT_MODEL
+from infinipot.models.catalog import DEFAULT_MODEL
+from infinipot.text.files import title
 
 if TYPE_CHECKING:
     from infinipot.bench.plan import Plan

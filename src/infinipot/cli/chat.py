@@ -10,16 +10,16 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from infinipot.catalyst import catalyst_text
 from infinipot.cli import options as o
 from infinipot.cli.ask import open_files
 from infinipot.cli.screen import note, stream_answer, summary, watch_reading
-from infinipot.config import DEFAULT_CAPACITY
+from infinipot.core.config import DEFAULT_CAPACITY
 from infinipot.errors import InputError
-from infinipot.hf.catalog import DEFAULT_MODEL
+from infinipot.models.catalog import DEFAULT_MODEL
+from infinipot.reading.catalyst import catalyst_text
 
 if TYPE_CHECKING:
-    from infinipot.reader import Reader
+    from infinipot.reading.reader import Reader
 
 Files = Annotated[
     list[str] | None,

@@ -10,12 +10,12 @@ import typer
 
 from infinipot.cli import options as o
 from infinipot.cli.screen import Meter, gigabytes, note, summary, watch_reading
-from infinipot.hf.catalog import DEFAULT_MODEL
-from infinipot.measure import peak_memory_bytes
-from infinipot.tasks.logbook import Fact, logbook
+from infinipot.eval.tasks.logbook import Fact, logbook
+from infinipot.models.catalog import DEFAULT_MODEL
+from infinipot.models.peak_memory import peak_memory_bytes
 
 if TYPE_CHECKING:
-    from infinipot.reader import Reader
+    from infinipot.reading.reader import Reader
 
 Days = Annotated[int, typer.Option(min=10, help="Length of the logbook; a day is about 52 tokens.")]
 ANSWER_TOKENS = 12
@@ -49,7 +49,7 @@ def demo(
 
 
 def _row(fact: Fact, reader: Reader, short: Reader) -> dict[str, Any]:
-    from infinipot.sampling import Generation
+    from infinipot.reading.sampling import Generation
 
     wanted = Generation(ANSWER_TOKENS)
     pot, cut = reader.ask(fact.question, wanted), short.ask(fact.question, wanted)

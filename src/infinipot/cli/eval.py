@@ -12,7 +12,7 @@ import typer
 from infinipot.cli import options as o
 from infinipot.cli.eval_screen import show, watch
 from infinipot.errors import ConfigError
-from infinipot.hf.catalog import DEFAULT_MODEL
+from infinipot.models.catalog import DEFAULT_MODEL
 
 if TYPE_CHECKING:
     from infinipot.eval.evaluate import Order, Workers
@@ -139,7 +139,7 @@ def evaluate(
     Rows go to a folder, each as soon as it is known. The same command goes on where it was stopped.
     """
     from infinipot.eval.evaluate import Order
-    from infinipot.eval.tasks import Wanted, make
+    from infinipot.eval.tasks.registry import Wanted, make
 
     made = make(task, Wanted(data, lengths, depths, trials, tasks, e, hay, needle, question, answer), seed)
     knobs = _knobs(novelty, pool, settings or [])
@@ -228,7 +228,7 @@ def _workers(
     if engine == "ray":
         from functools import partial
 
-        from infinipot.api import open_engine
+        from infinipot.engine import open_engine
         from infinipot.eval.ray_engine import RayWorkers
 
         return RayWorkers(partial(open_engine, model, device, dtype, fused=True), address, workers)

@@ -9,20 +9,20 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from infinipot.catalyst import QUESTION, SHORT, catalyst_text
 from infinipot.cli import options as o
 from infinipot.cli.ask import open_files
 from infinipot.cli.screen import Meter, note, watch_reading
-from infinipot.config import DEFAULT_CAPACITY
+from infinipot.core.config import DEFAULT_CAPACITY
 from infinipot.errors import ConfigError, InputError
-from infinipot.hf.catalog import DEFAULT_MODEL
+from infinipot.models.catalog import DEFAULT_MODEL
+from infinipot.reading.catalyst import QUESTION, SHORT, catalyst_text
 
 if TYPE_CHECKING:
-    from infinipot.analysis.run import Run
-    from infinipot.analysis.whole import Whole
-    from infinipot.api import Engine
-    from infinipot.recipes import Recipe
-    from infinipot.sampling import Generation
+    from infinipot.engine import Engine
+    from infinipot.inspect.run import Run
+    from infinipot.inspect.whole import Whole
+    from infinipot.reading.sampling import Generation
+    from infinipot.recipes.recipe import Recipe
 
 PAPER = "swa,ccd,cap-only:general,cap-only:question,infinipot:question"
 
@@ -80,7 +80,7 @@ def inspect(
     chosen = {name: replace(one, format=layout) for name, one in chosen.items()}
     runs = [_run(engine, name, one, text, question, wanted) for name, one in chosen.items()]
     scored = _whole(engine, runs[0], layout, text, question) if whole else None
-    from infinipot.analysis.report import report
+    from infinipot.inspect.report import report
 
     facts = _facts(engine, file or [], question, runs[0], scored)
     written, told = report(runs, scored, out, facts)
@@ -94,9 +94,9 @@ def inspect(
 
 def recipes(listed: str, capacity: int, keep: int | None, question: str) -> dict[str, Recipe]:
     """The recipes by the names they are shown by; all keep equally many entries, so that pots compare."""
-    from infinipot.analysis.run import check
-    from infinipot.methods import find
-    from infinipot.recipes import Recipe
+    from infinipot.inspect.run import check
+    from infinipot.recipes.presets import find
+    from infinipot.recipes.recipe import Recipe
 
     found = {}
     for word in (PAPER if listed.strip() == "paper" else listed).split(","):
@@ -113,7 +113,7 @@ def recipes(listed: str, capacity: int, keep: int | None, question: str) -> dict
 
 
 def _run(engine: Engine, name: str, recipe: Recipe, text: str, question: str, generation: Generation) -> Run:
-    from infinipot.analysis.run import attach, finish
+    from infinipot.inspect.run import attach, finish
 
     reader = engine.reader(recipe, question)
     reader.check(question, generation.max_new_tokens)
@@ -128,8 +128,8 @@ def _run(engine: Engine, name: str, recipe: Recipe, text: str, question: str, ge
 
 
 def _whole(engine: Engine, run: Run, layout: Any, text: str, question: str) -> Whole:
-    from infinipot.analysis.whole import check_memory, reader, score
-    from infinipot.hf.memory import available
+    from infinipot.inspect.whole import check_memory, reader, score
+    from infinipot.models.memory import available
 
     check_memory(len(run.record.ids), run.record.about["entry_bytes"], available(str(engine.model.device)))
     found = reader(engine.model, engine.tokenizer, text, question, layout)

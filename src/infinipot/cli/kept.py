@@ -10,13 +10,13 @@ import typer
 
 from infinipot.cli import options as o
 from infinipot.errors import ConfigError, InputError
-from infinipot.hf import catalog
+from infinipot.models import catalog
 from infinipot.store import Card, PotStore
 
 if TYPE_CHECKING:
-    from infinipot.api import Engine
-    from infinipot.reader import Reader
-    from infinipot.recipes import Recipe
+    from infinipot.engine import Engine
+    from infinipot.reading.reader import Reader
+    from infinipot.recipes.recipe import Recipe
 
 Store = Annotated[
     str | None,

@@ -17,8 +17,9 @@ from typing import Annotated
 
 import typer
 
-from infinipot.hf import catalog, store
-from infinipot.hf.fetch import Progress
+from infinipot.models import cache as store
+from infinipot.models import catalog
+from infinipot.models.download import Progress
 
 app = typer.Typer(help="See, pull and remove models.", no_args_is_help=True)
 

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 if TYPE_CHECKING:
-    from infinipot.api import Engine
-    from infinipot.recipes import Recipe
-    from infinipot.sampling import Generation
+    from infinipot.engine import Engine
+    from infinipot.reading.sampling import Generation
+    from infinipot.recipes.recipe import Recipe
 
 MODEL = "Model and pot"
 ANSWER = "Answer"
@@ -124,8 +124,8 @@ Json = Annotated[
 
 def open_engine(name: str, device: str, dtype: str, fused: bool = False) -> Engine:
     """Load a model, pulling it under a progress bar when it is not there yet."""
-    from infinipot.api import open_engine
     from infinipot.cli.models import draw_pull
+    from infinipot.engine import open_engine
 
     return open_engine(name, device, dtype, on_pull=draw_pull, fused=fused)
 
@@ -137,8 +137,8 @@ def recipe(
 
     `otherwise` is the catalyst where none was given.
     """
-    from infinipot.methods import find, parse_knob
-    from infinipot.recipes import Recipe
+    from infinipot.recipes.presets import find, parse_knob
+    from infinipot.recipes.recipe import Recipe
 
     method = find(name)
     options |= dict(parse_knob(text, method) for text in settings or [])
@@ -148,6 +148,6 @@ def recipe(
 
 def generation(max_new_tokens: int, temperature: float, seed: int | None) -> Generation:
     """Return how the answer is to be generated."""
-    from infinipot.sampling import Generation
+    from infinipot.reading.sampling import Generation
 
     return Generation(max_new_tokens, temperature, seed)

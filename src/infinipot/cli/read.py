@@ -12,22 +12,22 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from infinipot.catalyst import catalyst_text
 from infinipot.cli import options as o
 from infinipot.cli.ask import Files, open_files
 from infinipot.cli.kept import Kept, Store, find
 from infinipot.cli.screen import Meter, note, summary, watch_reading
-from infinipot.config import DEFAULT_CAPACITY
+from infinipot.core.config import DEFAULT_CAPACITY
 from infinipot.errors import InputError
-from infinipot.files import title as named
-from infinipot.hf.catalog import DEFAULT_MODEL
-from infinipot.measure import peak_memory_bytes
+from infinipot.models.catalog import DEFAULT_MODEL
+from infinipot.models.peak_memory import peak_memory_bytes
+from infinipot.reading.catalyst import catalyst_text
 from infinipot.store import PotStore, open_store
+from infinipot.text.files import title as named
 
 if TYPE_CHECKING:
-    from infinipot.api import Engine
-    from infinipot.reader import Reader
-    from infinipot.recipes import Recipe
+    from infinipot.engine import Engine
+    from infinipot.reading.reader import Reader
+    from infinipot.recipes.recipe import Recipe
     from infinipot.store.card import Card, Encoding
 
 BETWEEN = "\n\n"  # as between files
@@ -173,7 +173,7 @@ def report(
         "pot": name,
         "store": shop.where,
         **card.to_json(),
-        "engine": f"plain: {reader.plain}" if reader.plain else "captured",
+        "engine": f"plain: {reader.capture_obstacle}" if reader.capture_obstacle else "captured",
         "peak_memory_bytes": peak_memory_bytes(str(reader.model.device)),
         "seconds": {phase: round(value, 3) for phase, value in seconds.items()},
     }

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 if TYPE_CHECKING:
-    from infinipot.methods import Method
+    from infinipot.recipes.presets import Method
 
 Name = Annotated[str | None, typer.Argument(help="Show one recipe in full.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON document.")]
@@ -17,7 +17,7 @@ AsMarkdown = Annotated[bool, typer.Option("--markdown", help="Print the page of 
 
 def recipes(name: Name = None, as_json: AsJson = False, as_markdown: AsMarkdown = False) -> None:
     """List the recipes: InfiniPot, its ablations, and the other systems of the paper's tables."""
-    from infinipot.methods import find, methods
+    from infinipot.recipes.presets import find, methods
 
     chosen = [find(name)] if name else list(methods().values())
     if as_json:

@@ -6,11 +6,11 @@ import sys
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
-from infinipot.measure import peak_memory_bytes
+from infinipot.models.peak_memory import peak_memory_bytes
 
 if TYPE_CHECKING:
-    from infinipot.reader import Progress, Reader
-    from infinipot.recipes import Recipe
+    from infinipot.reading.reader import Progress, Reader
+    from infinipot.recipes.recipe import Recipe
 
 
 class Meter:
@@ -59,7 +59,7 @@ def summary(reader: Reader, recipe: Recipe | None = None) -> str:
     """One line about what was read, and what the reader of it must know of the recipe."""
     step, peak = reader.progress(), peak_memory_bytes(str(reader.model.device))
     pot = f"pot of {step.capacity:,} entries" if step.capacity else f"{step.fill:,} entries, not bounded"
-    cut = reader.manner.prompt == "truncate"  # nothing was read yet, or only both ends
+    cut = reader.mode.prompt == "truncate"  # nothing was read yet, or only both ends
     took = "taken in" if cut else f"read in {step.seconds:.1f} s ({rate(step):,.0f}/s)"
     return (
         f"{step.tokens_read:,} tokens {took}, {step.cycles} cycles, {pot}, peak memory {gigabytes(peak)}"

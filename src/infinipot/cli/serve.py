@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from infinipot.cli import options as o
-from infinipot.config import DEFAULT_CAPACITY
+from infinipot.core.config import DEFAULT_CAPACITY
 from infinipot.errors import ConfigError
-from infinipot.hf.catalog import DEFAULT_MODEL
+from infinipot.models.catalog import DEFAULT_MODEL
 
 if TYPE_CHECKING:
     from infinipot.server.settings import Settings

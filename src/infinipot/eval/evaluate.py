@@ -13,17 +13,17 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any, Protocol
 
-from infinipot.api import Engine
+from infinipot.engine import Engine
 from infinipot.errors import InputError
 from infinipot.eval import manifest as manifests
 from infinipot.eval.folder import Folder, Row, opened
 from infinipot.eval.grid import Grid
 from infinipot.eval.run import Job, Outcome, Runner
+from infinipot.eval.tasks.rows import BadRow
+from infinipot.eval.tasks.task import Example, Task
 from infinipot.eval.weights import fingerprint
-from infinipot.files import title
-from infinipot.tasks.rows import BadRow
-from infinipot.tasks.task import Example, Task
-from infinipot.text import Format
+from infinipot.text.files import title
+from infinipot.text.tokenizer import Format
 
 DIGITS = 6  # of a score
 GPU_BATCH = 8  # answers given together on a GPU, which one alone leaves idle

@@ -12,12 +12,12 @@ from dataclasses import dataclass, field, replace
 from itertools import product
 from typing import Any
 
-from infinipot.catalyst import QUESTION, SHORT, catalyst_text
-from infinipot.config import DEFAULT_CAPACITY
+from infinipot.core.config import DEFAULT_CAPACITY
 from infinipot.errors import ConfigError
-from infinipot.methods import Method, find, parse_knob
-from infinipot.recipes import Recipe
-from infinipot.text import Format
+from infinipot.reading.catalyst import QUESTION, SHORT, catalyst_text
+from infinipot.recipes.presets import Method, find, parse_knob
+from infinipot.recipes.recipe import Recipe
+from infinipot.text.tokenizer import Format
 
 BY_TASK = "by-task"
 """The catalyst of LongBench's table: `question` for tasks that ask one, `general` for the others."""

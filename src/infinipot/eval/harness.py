@@ -14,14 +14,14 @@ from functools import cached_property
 from importlib import import_module
 from typing import Any
 
-from infinipot.api import Engine, open_engine
-from infinipot.decoding import Voice, speak
+from infinipot.engine import Engine, open_engine
 from infinipot.errors import ConfigError
 from infinipot.eval.harness_arguments import MOST, TAIL, generation, recipe_of, whole
 from infinipot.eval.likelihood import Likelihood, longest_prompt, part, untouched
-from infinipot.hf.catalog import DEFAULT_MODEL
-from infinipot.sampling import Generation
-from infinipot.text import Detokenizer
+from infinipot.models.catalog import DEFAULT_MODEL
+from infinipot.reading.decode import Voice, speak
+from infinipot.reading.sampling import Generation
+from infinipot.text.detokenize import Detokenizer
 
 
 def _needed(name: str) -> Any:

@@ -11,12 +11,12 @@ from typing import Any
 
 import torch
 
-from infinipot.config import DEFAULT_CAPACITY
+from infinipot.core.config import DEFAULT_CAPACITY
 from infinipot.errors import ConfigError
 from infinipot.eval import lists
-from infinipot.methods import Method, find, parse_knob
-from infinipot.recipes import Recipe
-from infinipot.sampling import Generation
+from infinipot.reading.sampling import Generation
+from infinipot.recipes.presets import Method, find, parse_knob
+from infinipot.recipes.recipe import Recipe
 
 TAIL, MOST = 128, 256
 OWN = ("model", "recipe", "device", "dtype", "tail", "batch_size", "max_gen_toks")

@@ -12,15 +12,15 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
-from infinipot.config import Manner
+from infinipot.core.config import DEFAULT_MODE, ReadingMode
+from infinipot.core.pot import Pot
+from infinipot.core.rows import Rows
+from infinipot.core.scores import VOCAB_LOGITS
 from infinipot.errors import ConfigError
-from infinipot.pot import DEFAULT_MANNER, Pot
-from infinipot.reader import Reader
-from infinipot.recipes import Recipe
-from infinipot.rows import Rows
-from infinipot.scores import VOCAB_LOGITS
-from infinipot.text import Tokenizer
-from infinipot.writing import Model
+from infinipot.reading.reader import Reader
+from infinipot.reading.session import Model
+from infinipot.recipes.recipe import Recipe
+from infinipot.text.tokenizer import Tokenizer
 
 
 class Listener:
@@ -33,9 +33,9 @@ class Listener:
         self.last: Tensor | None = None  # [1, 1, H] before the next token
         self._heard: list[tuple[Tensor, Tensor]] = []
 
-    def new_pot(self, capacity: int, keep: int, manner: Manner = DEFAULT_MANNER) -> Pot:
+    def new_pot(self, capacity: int, keep: int, mode: ReadingMode = DEFAULT_MODE) -> Pot:
         """Return an empty pot with the model's layers."""
-        return self.model.new_pot(capacity, keep, manner)
+        return self.model.new_pot(capacity, keep, mode)
 
     def logits(self, hidden: Tensor) -> Tensor:
         """Next-token logits [..., V] of hidden states [..., H]."""
@@ -44,7 +44,7 @@ class Listener:
     def forward(self, tokens: Tensor, pot: Pot | Rows) -> Tensor:
         """Write tokens [1, n] into the pot; take down all but the catalyst's."""
         hidden = self.model.forward(tokens, pot)
-        count = tokens.shape[1] - (pot.watch if isinstance(pot, Pot) else 0)
+        count = tokens.shape[1] - (pot.catalyst_length if isinstance(pot, Pot) else 0)
         if count:
             own, text = hidden[:, :count], tokens[:, :count]
             if self.last is None:  # the very first token has no past
@@ -88,13 +88,13 @@ class Likelihood:
     def whole(self, tokens: list[int]) -> float:
         """Log p of all tokens but the first, as they are read."""
         reader = self._reader
-        if reader.manner.prompt == "truncate":
+        if reader.mode.prompt == "truncate":
             raise ConfigError(
                 f"recipe '{self._name}' does not read the middle of a text, so it cannot say how likely "
                 "that is: use another recipe"
             )
         # Where a recipe writes a text's last tokens with the question, the last one is the question.
-        text, prompt = part(tokens, int(reader.manner.distil == "prompt"), 0, reader)
+        text, prompt = part(tokens, int(reader.mode.distil == "prompt"), 0, reader)
         self._clear()
         total = 0.0
         for _ in reader.reading_tokens([text]):
@@ -146,7 +146,7 @@ def part(tokens: list[int], tail: int, after: int, reader: Reader) -> tuple[list
     Reading leaves room for a catalyst, so where all fits the prompt is at least as long: then
     nothing is ever distilled.
     """
-    fits = reader.manner.grows or len(tokens) + after <= reader.config.capacity
+    fits = reader.mode.grows or len(tokens) + after <= reader.config.capacity
     cut = max(0, len(tokens) - (max(tail, len(reader.catalyst)) if fits else tail))
     return tokens[:cut], tokens[cut:]
 

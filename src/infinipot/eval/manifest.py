@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 import infinipot
-from infinipot.tasks.task import Example
+from infinipot.eval.tasks.task import Example
 
 FORMAT = 1
 PACKAGES = ("infinipot", "torch", "transformers")

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from infinipot.api import Engine
+from infinipot.engine import Engine
 from infinipot.errors import ConfigError, InfiniPotError
 from infinipot.eval.evaluate import Order, Prepared, prepared
 from infinipot.eval.run import Job, Outcome, Runner

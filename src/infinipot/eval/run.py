@@ -13,15 +13,15 @@ from itertools import groupby, islice
 
 import torch
 
-from infinipot.api import Engine
-from infinipot.decoding import Chorus, Voice
+from infinipot.engine import Engine
 from infinipot.errors import ConfigError, InfiniPotError
 from infinipot.eval.grid import Cell
-from infinipot.reader import Reader
-from infinipot.recipes import Recipe
-from infinipot.sampling import Generation
-from infinipot.tasks.task import Example
-from infinipot.text import Detokenizer, Until
+from infinipot.eval.tasks.task import Example
+from infinipot.reading.decode import Chorus, Voice
+from infinipot.reading.reader import Reader
+from infinipot.reading.sampling import Generation
+from infinipot.recipes.recipe import Recipe
+from infinipot.text.detokenize import Detokenizer, Until
 
 OUT_OF_MEMORY = "out of memory"
 
@@ -147,7 +147,7 @@ class Runner:
                 self._readers.append(self.engine.reader(recipe, asked, example.bare))
             else:
                 self._readers[place].clear()
-                self._readers[place].aim(asked, recipe.catalyst, bare=example.bare)
+                self._readers[place].set_question(asked, recipe.catalyst, bare=example.bare)
         return self._readers[: len(jobs)]
 
     def _forget(self) -> None:

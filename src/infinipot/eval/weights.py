@@ -9,10 +9,10 @@ from __future__ import annotations
 import hashlib
 from pathlib import Path
 
-from infinipot.api import Engine
-from infinipot.hf import catalog
-from infinipot.hf.fingerprint import tensors
-from infinipot.hf.sample import sampled
+from infinipot.engine import Engine
+from infinipot.models import catalog
+from infinipot.models.fingerprint import tensors
+from infinipot.models.sample import sampled
 
 
 def fingerprint(engine: Engine) -> str:

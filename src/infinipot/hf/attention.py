@@ -15,9 +15,9 @@ from torch import Tensor, nn
 from transformers import AttentionInterface, AttentionMaskInterface
 from transformers.masking_utils import sdpa_mask
 
-from infinipot.attention import attend, attend_masked
-from infinipot.pot import Pot
-from infinipot.rows import Rows
+from infinipot.core.attention import attend, attend_masked
+from infinipot.core.pot import Pot
+from infinipot.core.rows import Rows
 
 NAME = "infinipot"
 

@@ -8,9 +8,9 @@ import torch
 from torch import Tensor
 from transformers.cache_utils import Cache, CacheLayerMixin
 
-from infinipot.layers import WindowLayer
-from infinipot.pot import Pot
-from infinipot.rows import Rows
+from infinipot.core.pot import Pot
+from infinipot.core.rows import Rows
+from infinipot.core.window_layer import WindowLayer
 
 
 class PotCache(Cache):  # type: ignore[misc]  # transformers is untyped
@@ -60,4 +60,4 @@ class _Layer(CacheLayerMixin):  # type: ignore[misc]
         return self.pot.fill
 
     def get_max_length(self) -> int:
-        return -1 if self.pot.manner.grows else self.pot.capacity
+        return -1 if self.pot.mode.grows else self.pot.capacity

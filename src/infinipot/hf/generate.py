@@ -15,7 +15,7 @@ from infinipot.errors import ConfigError
 from infinipot.hf.cache import PotCache
 from infinipot.hf.model import HFModel
 from infinipot.hf.rope import moves_within
-from infinipot.reader import Reader
+from infinipot.reading.reader import Reader
 
 
 def generate_inputs(reader: Reader, question: str, max_new_tokens: int = 128) -> dict[str, Any]:
@@ -24,11 +24,11 @@ def generate_inputs(reader: Reader, question: str, max_new_tokens: int = 128) ->
     It writes into a fork of the pot: the reader stays as it is.
     """
     model = reader.model
-    if reader.manner.positions != "reset" or reader.manner.distil == "prompt":
+    if reader.mode.positions != "reset" or reader.mode.distil == "prompt":
         raise ConfigError("generate() cannot follow this recipe's positions: use reader.ask()")
-    if isinstance(model, HFModel) and moves_within(model.decoder, model.config, reader.pot.reach):
+    if isinstance(model, HFModel) and moves_within(model.decoder, model.config, reader.pot.max_position):
         raise ConfigError(
-            f"this model's RoPE changes within {reader.pot.reach} positions and generate() cannot "
+            f"this model's RoPE changes within {reader.pot.max_position} positions and generate() cannot "
             "hold it still: use reader.ask(), or a smaller capacity"
         )
     reader = reader.fork()

@@ -18,10 +18,11 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from infinipot.errors import ConfigError, ModelError
-from infinipot.hf import catalog, memory, store
-from infinipot.hf.catalog import ALIASES, DEFAULT_MODEL, Format
-from infinipot.hf.fetch import Progress
-from infinipot.hf.gguf_files import adds_bos, load_gguf, one_line, quiet, read_header
+from infinipot.models import cache as store
+from infinipot.models import catalog, memory
+from infinipot.models.catalog import ALIASES, DEFAULT_MODEL, Format
+from infinipot.models.download import Progress
+from infinipot.models.gguf_files import adds_bos, load_gguf, one_line, quiet, read_header
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel, PreTrainedTokenizerBase

@@ -14,14 +14,14 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from infinipot.config import Manner
+from infinipot.core.config import DEFAULT_MODE, ReadingMode
+from infinipot.core.pot import LayerSpec, Pot
+from infinipot.core.rope import Rotation
+from infinipot.core.rows import Rows
 from infinipot.errors import ConfigError, InfiniPotError, ModelError
 from infinipot.hf import attention
 from infinipot.hf.cache import PotCache
 from infinipot.hf.rope import frequencies, still
-from infinipot.pot import DEFAULT_MANNER, LayerSpec, Pot
-from infinipot.rope import Rotation
-from infinipot.rows import Rows
 
 PROBE_STEPS = 7
 
@@ -54,20 +54,20 @@ class HFModel:
             return [width] * self.config.num_hidden_layers
         return [width if kind == "sliding_attention" else None for kind in kinds]
 
-    def new_pot(self, capacity: int, keep: int, manner: Manner = DEFAULT_MANNER) -> Pot:
+    def new_pot(self, capacity: int, keep: int, mode: ReadingMode = DEFAULT_MODE) -> Pot:
         """Return an empty pot with this model's layers."""
         windows = self.windows()
-        if not manner.grows and all(width is not None and width < capacity for width in windows):
+        if not mode.grows and all(width is not None and width < capacity for width in windows):
             raise ConfigError(
                 f"every layer of this model sees only {max(filter(None, windows))} tokens back, so a pot of "
                 f"{capacity} would never be distilled: use --capacity {max(filter(None, windows))} or less"
             )
         # Positions that run on may reach the end of what the model was trained for, and pass it.
-        runs_on = manner.grows or manner.positions == "kept"
+        runs_on = mode.grows or mode.positions == "kept"
         reach = max(capacity, self.config.max_position_embeddings) if runs_on else capacity
         specs = zip(frequencies(self.decoder, self.config, reach), windows, strict=True)
-        pot = Pot([LayerSpec(found, width) for found, width in specs], capacity, keep, manner)
-        pot.reach = reach
+        pot = Pot([LayerSpec(found, width) for found, width in specs], capacity, keep, mode)
+        pot.max_position = reach
         return pot
 
     @torch.no_grad()
@@ -77,7 +77,7 @@ class HFModel:
         many, count = tokens.shape
         # Not worth compiling for, where layers are compiled at all; captured rows are powers of two.
         rare = count not in pot.lengths or many & (many - 1) > 0
-        with still(self.decoder, self.config, pot.reach), _uncompiled() if rare else nullcontext():
+        with still(self.decoder, self.config, pot.max_position), _uncompiled() if rare else nullcontext():
             out = self.decoder(
                 input_ids=tokens, position_ids=places, past_key_values=PotCache(pot), use_cache=True, pot=pot
             )

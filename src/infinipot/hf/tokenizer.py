@@ -21,7 +21,7 @@ from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 from infinipot.errors import ConfigError, InputError, ModelError
-from infinipot.text import (
+from infinipot.text.tokenizer import (
     CHAT_ASK_BEFORE,
     PLAIN_ASK_AFTER,
     PLAIN_ASK_BEFORE,
@@ -31,7 +31,7 @@ from infinipot.text import (
     Frame,
     around,
 )
-from infinipot.windows import WINDOW, Encoded, encode_windows
+from infinipot.text.windows import WINDOW, Encoded, encode_windows
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
@@ -46,7 +46,7 @@ _CONTROL_NAME = re.compile(r"<\|[^<>\s]+\|>|<(?:start|end)_of_\w+>")
 
 
 class HFTokenizer:
-    """`infinipot.text.Tokenizer` over a fast transformers tokenizer.
+    """`infinipot.text.tokenizer.Tokenizer` over a fast transformers tokenizer.
 
     add_bos: whether a plain text begins with BOS; None asks the tokenizer.
     eos_ids: ids that end an answer, from the generation config.

@@ -8,9 +8,9 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
+from infinipot.core.evidence import Evidence, Need
 from infinipot.errors import ConfigError
-from infinipot.policy import ScoredPolicy
-from infinipot.pot import Evidence, Need
+from infinipot.policies.base import ScoredPolicy
 
 
 @dataclass(frozen=True)

@@ -8,11 +8,11 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from infinipot.config import Pooling
+from infinipot.core.config import Pooling
+from infinipot.core.evidence import Evidence, Need
+from infinipot.core.scores import pool
 from infinipot.errors import ConfigError
-from infinipot.policy import ScoredPolicy
-from infinipot.pot import Evidence, Need
-from infinipot.scores import pool
+from infinipot.policies.base import ScoredPolicy
 
 
 @dataclass(frozen=True)

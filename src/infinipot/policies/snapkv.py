@@ -9,10 +9,10 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from infinipot.config import Pooling
+from infinipot.core.config import Pooling
+from infinipot.core.evidence import Evidence, Need
 from infinipot.errors import ConfigError
-from infinipot.policy import ScoredPolicy
-from infinipot.pot import Evidence, Need
+from infinipot.policies.base import ScoredPolicy
 
 
 @dataclass(frozen=True)

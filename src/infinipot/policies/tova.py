@@ -7,8 +7,8 @@ from typing import ClassVar
 
 from torch import Tensor
 
-from infinipot.policy import ScoredPolicy
-from infinipot.pot import Evidence, Need
+from infinipot.core.evidence import Evidence, Need
+from infinipot.policies.base import ScoredPolicy
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from infinipot.reader import Reader
+from infinipot.reading.reader import Reader
 
 
 @dataclass(eq=False)

@@ -27,7 +27,7 @@ async def chat(request: Request, asked: ChatRequest) -> Response:
     order = Talk(
         tenant(request),
         [message.plain() for message in asked.messages],
-        asked.manner(service.settings.max_tokens),
+        asked.options(service.settings.max_tokens),
         asked.pot,
         asked.keep,
     )
@@ -39,7 +39,7 @@ async def completions(request: Request, asked: CompletionRequest) -> Response:
     """Go on from a text of any length."""
     service = Service.of(request)
     service.check_model(asked.model)
-    order = Continue(tenant(request), asked.text, asked.manner(service.settings.max_tokens))
+    order = Continue(tenant(request), asked.text, asked.options(service.settings.max_tokens))
     return await _answered(request, order, asked, Answer(service.model, chat=False))
 
 

@@ -13,19 +13,18 @@ from concurrent.futures import Future
 from dataclasses import dataclass
 from typing import Any
 
-from infinipot.decoding import Voice
 from infinipot.errors import ConfigError, InputError
-from infinipot.files import read_text
-from infinipot.reader import Progress, Reader
+from infinipot.reading.decode import Voice
+from infinipot.reading.reader import Progress, Reader
 from infinipot.server import prompts
 from infinipot.server.berths import Berth
 from infinipot.server.orders import (
     Answered,
+    AnswerOptions,
     Brew,
     Continue,
     Event,
     Kept,
-    Manner,
     Message,
     Piece,
     Reading,
@@ -34,7 +33,9 @@ from infinipot.server.orders import (
 )
 from infinipot.server.prompts import Prompt
 from infinipot.server.shelf import Shelf
-from infinipot.text import Detokenizer, Format, Until
+from infinipot.text.detokenize import Detokenizer, Until
+from infinipot.text.files import read_text
+from infinipot.text.tokenizer import Format
 
 Course = Generator[Future[Any] | Voice | None, Any, Event]
 
@@ -64,14 +65,14 @@ class Place:
 def talk(place: Place, order: Talk, version: str) -> Course:
     """Read what is new of a conversation, and answer; `version` names the content of the pot it is about."""
     reader, cached = place.reader, place.berth.tokens
-    _aim(reader, order.manner, order.messages[-1].content)
+    _aim(reader, order.options, order.messages[-1].content)
     if order.pot is not None and not place.known:
         reader.restore((yield place.background(place.shelf.load, order.pot))[0])
     about = order.pot is not None
     prompt = prompts.conversation(
         order.messages, reader.tokenizer, place.format, place.known, about, place.longest
     )
-    said, answered = yield from _serve(place, prompt, cached, order.manner)
+    said, answered = yield from _serve(place, prompt, cached, order.options)
     if order.keep and said is not None:
         whole = [*order.messages, Message("assistant", said)]
         tokens = answered.usage.prompt + answered.usage.completion
@@ -81,16 +82,16 @@ def talk(place: Place, order: Talk, version: str) -> Course:
 
 def go_on(place: Place, order: Continue) -> Course:
     """Read a text, and go on from its end."""
-    _aim(place.reader, order.manner, order.text)
+    _aim(place.reader, order.options, order.text)
     prompt = prompts.continuation(order.text, place.reader.tokenizer, place.format, place.longest)
-    _, answered = yield from _serve(place, prompt, 0, order.manner)
+    _, answered = yield from _serve(place, prompt, 0, order.options)
     return answered
 
 
 def brew(place: Place, order: Brew) -> Course:
     """Read a file into a pot that is kept; the name is held from the first to the last."""
     reader, shelf, before = place.reader, place.shelf, None
-    reader.aim(catalyst=order.catalyst)
+    reader.set_question(catalyst=order.catalyst)
     try:
         yield place.background(shelf.hold, order)
         if order.append:
@@ -127,19 +128,19 @@ class _Text:
             yield piece
 
 
-def _aim(reader: Reader, manner: Manner, text: str) -> None:
+def _aim(reader: Reader, options: AnswerOptions, text: str) -> None:
     """Take the catalyst for this text's question, or the general one where that would not fit."""
     try:
-        reader.aim(prompts.question(text), manner.catalyst, framed=False)
+        reader.set_question(prompts.question(text), options.catalyst, framed=False)
     except ConfigError:
-        reader.aim(None, "general", framed=False)
+        reader.set_question(None, "general", framed=False)
 
 
 def _serve(
-    place: Place, prompt: Prompt, cached: int, manner: Manner
+    place: Place, prompt: Prompt, cached: int, options: AnswerOptions
 ) -> Generator[Future[Any] | Voice | None, Any, tuple[str | None, Answered]]:
     """Read, then speak; return what was said if the conversation can go on from it, and the last event."""
-    reader, started, wanted = place.reader, time.perf_counter(), manner.generation
+    reader, started, wanted = place.reader, time.perf_counter(), options.generation
     if not prompt.tail:
         raise InputError("there is nothing to answer: send some text")
     reader.require(len(prompt.tail), wanted.max_new_tokens)
@@ -157,7 +158,7 @@ def _serve(
     if not voice.logits.amax().isfinite():  # drawing from them would end everybody's answer
         raise InputError("the model's numbers overflow on this text or pot: ask otherwise, or read it again")
     tell(reader.progress(), prompt.total)
-    text = Until(Detokenizer(reader.tokenizer), (*manner.stops, *reader.frame.stop_strings))
+    text = Until(Detokenizer(reader.tokenizer), (*options.stops, *reader.frame.stop_strings))
     said, count = "", 0
     while count < wanted.max_new_tokens and not text.stopped:
         token = yield voice

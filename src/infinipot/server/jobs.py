@@ -7,8 +7,8 @@ from concurrent.futures import Future
 from dataclasses import dataclass
 from typing import Any
 
-from infinipot.decoding import Voice
 from infinipot.errors import InfiniPotError
+from infinipot.reading.decode import Voice
 from infinipot.server.berths import Berth
 from infinipot.server.courses import Course
 from infinipot.server.orders import FaultError

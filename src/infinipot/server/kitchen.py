@@ -15,12 +15,14 @@ from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any
 
-from infinipot.api import Engine
-from infinipot.catalyst import catalyst_text
-from infinipot.decoding import Chorus, Voice
+from infinipot.engine import Engine
 from infinipot.errors import ConfigError
-from infinipot.recipes import Recipe
-from infinipot.sampling import Generation
+from infinipot.reading.catalyst import catalyst_text
+from infinipot.reading.decode import Chorus, Voice
+from infinipot.reading.held_words import Word
+from infinipot.reading.sampling import Generation
+from infinipot.reading.session import BLOCK
+from infinipot.recipes.recipe import Recipe
 from infinipot.server import courses, prompts
 from infinipot.server.berths import Berths
 from infinipot.server.courses import Place
@@ -30,8 +32,6 @@ from infinipot.server.orders import Brew, BusyError, Continue, Event, FaultError
 from infinipot.server.shelf import Shelf, space
 from infinipot.server.ticket import Ticket
 from infinipot.store import PotStore
-from infinipot.trace import Word
-from infinipot.writing import BLOCK
 
 log = logging.getLogger("infinipot.server")
 SMALL = 256  # tokens read at once on a CPU while somebody waits for the next token of an answer
@@ -109,7 +109,7 @@ class Kitchen:
         if isinstance(order, Brew):
             catalyst_text(order.catalyst)
         else:
-            catalyst_text(order.manner.catalyst, "")
+            catalyst_text(order.options.catalyst, "")
         with self._change:
             if not self.alive:
                 raise FaultError(f"the server cannot answer ({self.reason}): start it again")

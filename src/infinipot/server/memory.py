@@ -6,11 +6,11 @@ from collections.abc import Callable, Sequence
 
 import psutil
 
-from infinipot.api import Engine
-from infinipot.measure import forget_peak, recent_peak_bytes
-from infinipot.reader import Reader
-from infinipot.sampling import Generation
-from infinipot.trace import LEAST
+from infinipot.engine import Engine
+from infinipot.models.peak_memory import forget_peak, recent_peak_bytes
+from infinipot.reading.held_words import LEAST
+from infinipot.reading.reader import Reader
+from infinipot.reading.sampling import Generation
 
 SHARE = 0.1  # of what was measured, for requests' own text and the allocator's waste
 FLOOR = 200_000_000  # bytes; likewise, where little was measured

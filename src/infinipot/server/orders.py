@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Literal
 
 from infinipot.errors import InfiniPotError
-from infinipot.reader import Progress
-from infinipot.sampling import Generation
+from infinipot.reading.reader import Progress
+from infinipot.reading.sampling import Generation
 from infinipot.store import Card
 
 Role = Literal["system", "user", "assistant"]
@@ -36,7 +36,7 @@ class Message:
 
 
 @dataclass(frozen=True)
-class Manner:
+class AnswerOptions:
     """How an answer is wanted."""
 
     generation: Generation = field(default_factory=Generation)
@@ -50,7 +50,7 @@ class Talk:
 
     tenant: str
     messages: Sequence[Message]
-    manner: Manner = Manner()
+    options: AnswerOptions = AnswerOptions()
     pot: str | None = None
     keep: bool = True  # the conversation's pot, for the next turn
 
@@ -61,7 +61,7 @@ class Continue:
 
     tenant: str
     text: str
-    manner: Manner = Manner()
+    options: AnswerOptions = AnswerOptions()
 
 
 @dataclass(frozen=True, eq=False)

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 from infinipot.errors import ConfigError
 from infinipot.server.orders import Message
-from infinipot.text import Format, Tokenizer
+from infinipot.text.tokenizer import Format, Tokenizer
 
 QUESTION = 400  # characters of a message, from its end, that a catalyst takes for the question
 BLOCK = 4096  # ids handed over at once

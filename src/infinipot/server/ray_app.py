@@ -22,8 +22,8 @@ from infinipot.server.settings import Settings
 if TYPE_CHECKING:
     from fastapi import FastAPI
 
-    from infinipot.api import Engine
-    from infinipot.recipes import Recipe
+    from infinipot.engine import Engine
+    from infinipot.recipes.recipe import Recipe
 
 Build = Callable[[Settings], "tuple[Engine, Recipe]"]
 DEFAULT_BUILD = "infinipot.server.ray_app:build"
@@ -31,8 +31,8 @@ DEFAULT_BUILD = "infinipot.server.ray_app:build"
 
 def build(settings: Settings) -> tuple[Engine, Recipe]:
     """Load the model of the settings, and the recipe it is served with."""
-    from infinipot.api import open_engine
-    from infinipot.recipes import Recipe
+    from infinipot.engine import open_engine
+    from infinipot.recipes.recipe import Recipe
     from infinipot.server.prompts import format_of
 
     recipe = Recipe.named(settings.recipe, capacity=settings.capacity)

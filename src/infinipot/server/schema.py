@@ -10,8 +10,8 @@ from typing import Annotated, Any, Literal
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
 
 from infinipot.errors import InputError
-from infinipot.sampling import Generation
-from infinipot.server.orders import Manner, Message, Role
+from infinipot.reading.sampling import Generation
+from infinipot.server.orders import AnswerOptions, Message, Role
 
 MOST_MESSAGES = 4096
 MOST_STOPS, MOST_STOP = 4, 256
@@ -133,7 +133,7 @@ class AnswerRequest(Asked):
         """Return the most tokens asked for."""
         return self.max_tokens
 
-    def manner(self, most: int) -> Manner:
+    def options(self, most: int) -> AnswerOptions:
         """Return how the answer is wanted; `most` is the server's bound on its tokens."""
         wanted = self.longest
         if wanted is not None and wanted > most:
@@ -145,7 +145,7 @@ class AnswerRequest(Asked):
             seed=None if self.seed is None else self.seed % 2**63,
             top_p=1.0 if self.top_p is None else self.top_p,
         )
-        return Manner(generation, stops, self.catalyst)
+        return AnswerOptions(generation, stops, self.catalyst)
 
     @property
     def wants_usage(self) -> bool:

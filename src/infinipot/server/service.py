@@ -13,7 +13,6 @@ from typing import Any, TypeVar, cast
 
 from starlette.requests import Request
 
-from infinipot.files import title
 from infinipot.server.errors import CLOSING, ApiError
 from infinipot.server.kitchen import Kitchen
 from infinipot.server.metrics import Metrics
@@ -23,6 +22,7 @@ from infinipot.server.shelf import space
 from infinipot.server.ticket import Ticket
 from infinipot.store import PotStore
 from infinipot.store.names import check
+from infinipot.text.files import title
 
 T = TypeVar("T")
 

@@ -12,9 +12,9 @@ from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
-from infinipot.config import DEFAULT_CAPACITY
+from infinipot.core.config import DEFAULT_CAPACITY
 from infinipot.errors import ConfigError
-from infinipot.hf.catalog import DEFAULT_MODEL
+from infinipot.models.catalog import DEFAULT_MODEL
 from infinipot.server.keys import Keys, listed
 
 MIB = 2**20

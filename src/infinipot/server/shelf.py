@@ -6,16 +6,16 @@ from contextlib import ExitStack
 
 import torch
 
-from infinipot.api import Engine
+from infinipot.core.state import State
+from infinipot.engine import Engine
 from infinipot.errors import StoreError
-from infinipot.reader import Reader
-from infinipot.recipes import Recipe
+from infinipot.reading.held_words import Word, words_of
+from infinipot.reading.reader import Reader
+from infinipot.recipes.recipe import Recipe
 from infinipot.server.keys import PUBLIC
 from infinipot.server.memory import Memory
 from infinipot.server.orders import Brew
-from infinipot.state import State
 from infinipot.store import Card, PotStore, match
-from infinipot.trace import Word, words_of
 
 COMPUTED = ("keys", "values", "anchors", "last")  # the last part of the names of what is computed with
 

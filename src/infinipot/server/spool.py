@@ -18,10 +18,10 @@ from typing import IO
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response, StreamingResponse
 
-from infinipot.files import Decoder
 from infinipot.server.errors import ApiError
 from infinipot.server.service import Service
 from infinipot.store import PotStore
+from infinipot.text.files import Decoder
 
 BLOCK = 2**18  # bytes written at once, away from the event loop
 UPLOAD = "the upload"

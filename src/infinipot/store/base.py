@@ -13,12 +13,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO
 
 from infinipot.errors import InputError, StoreError
-from infinipot.store import header, whole
+from infinipot.store import atomic_files as whole
+from infinipot.store import header
 from infinipot.store.card import Card
 from infinipot.store.names import check
 
 if TYPE_CHECKING:
-    from infinipot.state import State
+    from infinipot.core.state import State
 
 SUFFIX = ".pot"
 WAIT_S = 10.0  # how long to wait for whoever holds a pot

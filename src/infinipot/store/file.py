@@ -13,7 +13,7 @@ from typing import BinaryIO
 import torch
 from torch import Tensor
 
-from infinipot.state import State
+from infinipot.core.state import State
 from infinipot.store import header as headers
 from infinipot.store.card import Card
 from infinipot.store.header import SCALE, Header, Place

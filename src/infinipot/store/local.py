@@ -19,7 +19,7 @@ from typing import BinaryIO
 from filelock import FileLock, Timeout
 
 from infinipot.errors import StoreError
-from infinipot.store import whole
+from infinipot.store import atomic_files as whole
 from infinipot.store.base import SUFFIX, WAIT_S, PotStore
 from infinipot.store.names import check
 

@@ -11,17 +11,17 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from infinipot import __version__
-from infinipot.config import PotConfig
+from infinipot.core.config import PotConfig
 from infinipot.errors import ConfigError, StoreError
-from infinipot.files import title
-from infinipot.hf import fingerprint
-from infinipot.methods import find
-from infinipot.recipes import Recipe
+from infinipot.models import fingerprint
+from infinipot.recipes.presets import find
+from infinipot.recipes.recipe import Recipe
 from infinipot.store.card import FORMAT, Card, Encoding, joined, now, plain
+from infinipot.text.files import title
 
 if TYPE_CHECKING:
-    from infinipot.api import Engine
-    from infinipot.reader import Reader
+    from infinipot.engine import Engine
+    from infinipot.reading.reader import Reader
 
 # Not compared: free to change, or said elsewhere.
 _ASIDE = ("catalyst", "bounds", "note", "settle", "fit", "step")
@@ -111,7 +111,7 @@ def mismatch(card: Card, engine: Engine, recipe: Recipe) -> str:
         )
     if reason := _other_recipe(card.recipe, recipe.describe()):
         return reason
-    pot = engine.model.new_pot(recipe.config.capacity, recipe.config.kept, recipe.manner())
+    pot = engine.model.new_pot(recipe.config.capacity, recipe.config.kept, recipe.mode())
     if card.rope != fingerprint.rope(pot, engine.model):
         return (
             f"the pot was read with other RoPE positions than {model} has: load the model's own configuration"

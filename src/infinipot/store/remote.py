@@ -17,10 +17,10 @@ from typing import Any, BinaryIO
 import fsspec  # type: ignore[import-untyped]
 
 from infinipot.errors import InfiniPotError, StoreError
+from infinipot.store.atomic_files import ASIDE, is_aside
 from infinipot.store.base import SUFFIX, WAIT_S, PotStore
 from infinipot.store.local import LocalStore
 from infinipot.store.names import check
-from infinipot.store.whole import ASIDE, is_aside
 
 _BLOCK = 16 * 2**20  # bytes of one request
 _STALE_S = 3600

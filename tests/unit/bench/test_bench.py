@@ -24,7 +24,7 @@ from infinipot.bench.shares import cycle_parts, steady
 from infinipot.bench.subject import Subject, open_subject, text
 from infinipot.cli.main import app
 from infinipot.errors import ConfigError, InfiniPotError
-from infinipot.recipes import Recipe
+from infinipot.recipes.recipe import Recipe
 
 SMALL = ["bench", "--random", "tiny", "--capacity", "96", "--lengths", "256", "--new-tokens", "10"]
 SMALL += ["--device", "cpu", "--threads", "1", "--rounds", "2", "--peers", "none"]

@@ -135,7 +135,7 @@ def test_ctrl_c_leaves_a_run_that_goes_on(tmp_path: Path) -> None:
     script = (
         "import sys, toy_eval\n"
         "from infinipot.cli import main, options\n"
-        "from infinipot.tasks.passkey import PasskeyTask\n"
+        "from infinipot.eval.tasks.passkey import PasskeyTask\n"
         "import time\n"
         "options.open_engine = lambda *_, **__: toy_eval.engine()\n"
         "PasskeyTask.score = lambda *_: time.sleep(0.1) or 0.0\n"

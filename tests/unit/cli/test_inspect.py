@@ -14,7 +14,7 @@ import transformers as tf
 import small_tokenizers
 from infinipot.cli.inspect import PAPER, recipes
 from infinipot.errors import ConfigError
-from infinipot.recording import Record
+from infinipot.reading.recording import Record
 
 COMMAND = [sys.executable, "-m", "infinipot.cli.main", "inspect"]
 

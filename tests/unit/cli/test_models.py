@@ -11,8 +11,9 @@ from typer.testing import CliRunner
 
 from infinipot.cli import models
 from infinipot.errors import ModelError
-from infinipot.hf import catalog, store
-from infinipot.hf.fetch import Progress
+from infinipot.models import cache as store
+from infinipot.models import catalog
+from infinipot.models.download import Progress
 
 
 @pytest.fixture(autouse=True)

@@ -10,7 +10,7 @@ from typer.testing import CliRunner
 
 from infinipot.cli.main import app
 from infinipot.errors import ConfigError
-from infinipot.methods import methods
+from infinipot.recipes.presets import methods
 
 DOCS = Path(__file__).parents[3] / "docs" / "recipes.md"
 ours = [name for name, method in methods().items()]

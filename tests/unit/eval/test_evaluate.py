@@ -18,8 +18,8 @@ from infinipot.eval.evaluate import Here, Order, evaluate
 from infinipot.eval.folder import LOCK, MANIFEST, ROWS, read_manifest, read_rows
 from infinipot.eval.grid import Grid
 from infinipot.eval.run import Job, Runner, _Answer
+from infinipot.eval.tasks.task import Example
 from infinipot.eval.weights import fingerprint
-from infinipot.tasks.task import Example
 from toy_eval import GRID, Letters, run, told
 
 
@@ -70,7 +70,7 @@ def test_a_run_cut_anywhere_ends_with_the_same_rows(tmp_path: Path) -> None:
 def test_a_run_killed_ten_times_ends_with_the_same_rows(tmp_path: Path) -> None:
     run(tmp_path / "whole", Letters(bad=(4,)))
     context, source = multiprocessing.get_context("forkserver"), random.Random(5)
-    context.set_forkserver_preload(["infinipot.eval.evaluate", "infinipot.toy"])
+    context.set_forkserver_preload(["infinipot.eval.evaluate", "infinipot.testing.model"])
     out, kills = tmp_path / "killed", 0
     while kills < 10:
         process = context.Process(target=toy_eval.run_quietly, args=(str(out), 0.25))
@@ -262,7 +262,7 @@ def test_one_line_and_bare_and_plain_reach_the_reader() -> None:
 
 
 def toy_eval_generation(tokens: int) -> object:
-    from infinipot.sampling import Generation
+    from infinipot.reading.sampling import Generation
 
     return Generation(tokens)
 

@@ -15,16 +15,16 @@ import torch
 import small_tokenizers
 from families import build
 from harness_tasks import TASKS, TEXT, write_tasks
-from infinipot.api import Engine
+from infinipot.core.cuda.graphs import Static
+from infinipot.engine import Engine
 from infinipot.errors import ConfigError, InputError
 from infinipot.eval.harness import InfiniPotLM
 from infinipot.eval.harness_arguments import generation
 from infinipot.hf.model import HFModel
 from infinipot.hf.tokenizer import HFTokenizer
-from infinipot.methods import METHODS
-from infinipot.static import Static
-from infinipot.testing import ByteTokenizer
-from infinipot.toy import ToyModel
+from infinipot.recipes.presets import METHODS
+from infinipot.testing.model import ToyModel
+from infinipot.testing.tokenizer import ByteTokenizer
 
 COUNTS = (3, 9, 2, 30, 1, 4, 7)
 SMALL = {"capacity": 64, "tail": 16, "catalyst": "a b"}

@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 
-from infinipot.api import Engine
+from infinipot.engine import Engine
 from infinipot.errors import ConfigError
 from infinipot.eval.harness import InfiniPotLM
 from infinipot.eval.harness_arguments import generation
-from infinipot.testing import ByteTokenizer
-from infinipot.toy import ToyModel
+from infinipot.testing.model import ToyModel
+from infinipot.testing.tokenizer import ByteTokenizer
 
 
 def toy() -> Engine:

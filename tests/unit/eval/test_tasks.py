@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from infinipot.errors import InfiniPotError
-from infinipot.eval.tasks import TASKS, Wanted, make
-from infinipot.tasks.task import Example
+from infinipot.eval.tasks.registry import TASKS, Wanted, make
+from infinipot.eval.tasks.task import Example
 
 
 def examples(name: str, seed: int = 0, **wanted: Any) -> list[Example]:

@@ -9,16 +9,16 @@ import torch
 import transformers as tf
 
 from families import FAMILIES, build
-from infinipot.attention import attend
-from infinipot.config import PotConfig
+from infinipot.core.attention import attend
+from infinipot.core.config import PotConfig
 from infinipot.errors import ConfigError, ModelError
 from infinipot.hf.attention import infinipot_attention, register
 from infinipot.hf.model import HFModel
 from infinipot.hf.rope import still
 from infinipot.policies.infinipot import InfiniPot
-from infinipot.reader import Reader
-from infinipot.recipes import Recipe
-from infinipot.testing import ByteTokenizer
+from infinipot.reading.reader import Reader
+from infinipot.recipes.recipe import Recipe
+from infinipot.testing.tokenizer import ByteTokenizer
 from oracle import SlowPot
 from slow_policies import infinipot
 

@@ -6,14 +6,14 @@ import pytest
 import torch
 
 from families import FAMILIES, build
-from infinipot.config import PotConfig
+from infinipot.core.config import PotConfig
 from infinipot.errors import InputError
 from infinipot.hf.generate import generate_inputs
 from infinipot.hf.model import HFModel
 from infinipot.policies.infinipot import InfiniPot
-from infinipot.reader import Reader
-from infinipot.sampling import Generation
-from infinipot.testing import ByteTokenizer
+from infinipot.reading.reader import Reader
+from infinipot.reading.sampling import Generation
+from infinipot.testing.tokenizer import ByteTokenizer
 
 
 def reader(family: str) -> Reader:

@@ -13,10 +13,12 @@ import torch
 from toy_release import Seller
 
 from infinipot.errors import ConfigError, InfiniPotError, ModelError
-from infinipot.hf import catalog, loading, memory, store
-from infinipot.hf.fetch import Progress
-from infinipot.hf.gguf_files import quiet, read_header
+from infinipot.hf import loading
 from infinipot.hf.loading import Pull, load
+from infinipot.models import cache as store
+from infinipot.models import catalog, memory
+from infinipot.models.download import Progress
+from infinipot.models.gguf_files import quiet, read_header
 
 
 @pytest.fixture(scope="session")

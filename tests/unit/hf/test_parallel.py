@@ -14,10 +14,10 @@ from transformers import AutoModelForCausalLM
 
 from families import build
 from infinipot.hf.model import HFModel
-from infinipot.reader import Reader
-from infinipot.recipes import Recipe
-from infinipot.sampling import Generation
-from infinipot.testing import ByteTokenizer
+from infinipot.reading.reader import Reader
+from infinipot.reading.sampling import Generation
+from infinipot.recipes.recipe import Recipe
+from infinipot.testing.tokenizer import ByteTokenizer
 
 TEXT = "The quick brown fox jumps over the lazy dog. " * 6
 RANK = """
@@ -60,8 +60,8 @@ def folder(tmp_path: Path) -> Path:
 def test_two_ranks_keep_and_say_what_one_does(folder: Path) -> None:
     script = folder / "rank.py"
     script.write_text(RANK)
-    here = Path(__file__).parent
-    paths = os.pathsep.join([str(here), str(here.parents[1])])
+    here = Path(__file__).parents[1]
+    paths = os.pathsep.join([str(here), str(here.parent)])
     done = subprocess.run(
         [
             sys.executable,

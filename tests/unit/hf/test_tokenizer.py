@@ -12,7 +12,7 @@ from transformers import PreTrainedTokenizerFast
 
 from infinipot.errors import ConfigError, InputError, ModelError
 from infinipot.hf.tokenizer import HFTokenizer
-from infinipot.text import (
+from infinipot.text.tokenizer import (
     CHAT_ASK_BEFORE,
     PLAIN_ASK_AFTER,
     PLAIN_ASK_BEFORE,

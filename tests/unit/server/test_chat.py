@@ -45,9 +45,9 @@ def test_an_order_says_what_was_asked(client: Client, kitchen: FakeKitchen) -> N
     assert isinstance(order, Talk)
     assert list(order.messages) == [Message("system", "Be brief."), Message("user", "a\nb")]
     assert (order.tenant, order.pot, order.keep) == ("public", None, False)
-    assert order.manner.stops == ("x",)
-    assert order.manner.catalyst == "general"
-    wanted = order.manner.generation
+    assert order.options.stops == ("x",)
+    assert order.options.catalyst == "general"
+    wanted = order.options.generation
     assert (wanted.max_new_tokens, wanted.top_p, wanted.seed, wanted.temperature) == (7, 0.5, 3, 0.0)
 
 

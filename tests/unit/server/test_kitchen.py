@@ -12,20 +12,20 @@ from pathlib import Path
 
 import pytest
 
-from infinipot.api import Engine
+from infinipot.engine import Engine
 from infinipot.errors import ConfigError, InfiniPotError, StoreError
-from infinipot.recipes import Recipe
-from infinipot.sampling import Generation
+from infinipot.reading.sampling import Generation
+from infinipot.recipes.recipe import Recipe
 from infinipot.server import kitchen as kitchens
 from infinipot.server.kitchen import Kitchen
 from infinipot.server.orders import (
     Answered,
+    AnswerOptions,
     Brew,
     BusyError,
     Continue,
     FaultError,
     Kept,
-    Manner,
     Message,
     Order,
     Piece,
@@ -33,11 +33,11 @@ from infinipot.server.orders import (
     Talk,
 )
 from infinipot.store import open_store
-from infinipot.testing import ByteTokenizer
-from infinipot.toy import ToyModel
+from infinipot.testing.model import ToyModel
+from infinipot.testing.tokenizer import ByteTokenizer
 
 CAPACITY = 256
-MANNER = Manner(Generation(12), catalyst="general short")
+MANNER = AnswerOptions(Generation(12), catalyst="general short")
 LONG = "The quick brown fox jumps over the lazy dog. " * 20
 
 
@@ -344,11 +344,11 @@ def test_wrong_orders_are_the_caller_s(tmp_path: Path) -> None:
     async def work() -> None:
         async with serving(tmp_path) as (kitchen, _):
             with pytest.raises(ConfigError, match="unknown catalyst"):
-                kitchen.submit(replace(talk("x"), manner=replace(MANNER, catalyst="genral")))
+                kitchen.submit(replace(talk("x"), options=replace(MANNER, catalyst="genral")))
             with pytest.raises(InfiniPotError, match="no text"):
                 await served(kitchen, brew(tmp_path / "a", " "))
             stopped = replace(MANNER, stops=("\x00never",))
-            text, events = await served(kitchen, replace(talk("x"), manner=stopped))
+            text, events = await served(kitchen, replace(talk("x"), options=stopped))
             assert text
             assert events[-1].finish == "length"
 
@@ -361,7 +361,7 @@ def test_stop_strings_end_an_answer_and_are_not_shown(tmp_path: Path) -> None:
             text, _ = await served(kitchen, talk("x", keep=False))
             stop = text[4:6]
             cut = replace(MANNER, stops=(stop,))
-            found, events = await served(kitchen, replace(talk("x"), manner=cut))
+            found, events = await served(kitchen, replace(talk("x"), options=cut))
             assert found == text[: text.index(stop)]
             assert events[-1].finish == "stop"
             assert kitchen.berths.conversations == 0  # its pot holds more than the caller saw
@@ -378,7 +378,7 @@ def test_somebody_speaking_is_not_kept_waiting_by_a_long_chunk(
     async def work() -> None:
         async with serving(tmp_path, slots=2) as (kitchen, model):
             model.fails = lambda tokens: seen.append(tokens)  # type: ignore[func-returns-value]
-            speaking = kitchen.submit(replace(talk("x"), manner=replace(MANNER, generation=Generation(200))))
+            speaking = kitchen.submit(replace(talk("x"), options=replace(MANNER, generation=Generation(200))))
             async for event in speaking:
                 if isinstance(event, Piece):
                     break

@@ -10,16 +10,16 @@ from pathlib import Path
 import pytest
 import torch
 
-from infinipot.api import Engine
+from infinipot.core.state import State
+from infinipot.engine import Engine
 from infinipot.errors import InputError, StoreError
-from infinipot.recipes import Recipe
-from infinipot.sampling import Generation
+from infinipot.reading.sampling import Generation
+from infinipot.recipes.recipe import Recipe
 from infinipot.server.kitchen import Kitchen
 from infinipot.server.metrics import Metrics
 from infinipot.server.orders import Continue, FaultError, Message, Reading, Talk
-from infinipot.state import State
 from infinipot.store import open_store
-from infinipot.text import Format, Frame
+from infinipot.text.tokenizer import Format, Frame
 
 from .test_kitchen import CAPACITY, LONG, MANNER, Endless, Slow, brew, go, served, serving, talk
 
@@ -42,10 +42,10 @@ def test_a_pot_of_no_numbers_ends_nobody_else_s_answer(tmp_path: Path, name: str
             tensors = {**state.tensors, name: state.tensors[name].clone()}
             tensors[name].view(-1)[-1] = value
             store.save("bad", State(tensors, state.numbers), card)
-            manner = replace(MANNER, generation=Generation(60, temperature=1.0))
-            other = asyncio.create_task(served(kitchen, Talk("u", [Message("user", "hi")], manner)))
+            options = replace(MANNER, generation=Generation(60, temperature=1.0))
+            other = asyncio.create_task(served(kitchen, Talk("u", [Message("user", "hi")], options)))
             with pytest.raises(StoreError, match="numbers that are none"):
-                await served(kitchen, replace(talk("what?", pot="bad"), manner=manner))
+                await served(kitchen, replace(talk("what?", pot="bad"), options=options))
             with pytest.raises(StoreError, match="numbers that are none"):
                 kitchen.words("t", "bad")
             assert (await other)[0]
@@ -61,10 +61,10 @@ def test_numbers_that_overflow_end_their_own_order_alone(tmp_path: Path) -> None
             state, card = store.load("book")
             huge = {**state.tensors, "pot.001.values": torch.full_like(state.tensors["pot.001.values"], 3e38)}
             store.save("bad", State(huge, state.numbers), card)
-            manner = replace(MANNER, generation=Generation(60, temperature=1.0))
-            other = asyncio.create_task(served(kitchen, Talk("u", [Message("user", "hi")], manner)))
+            options = replace(MANNER, generation=Generation(60, temperature=1.0))
+            other = asyncio.create_task(served(kitchen, Talk("u", [Message("user", "hi")], options)))
             with pytest.raises(InputError, match="overflow"):
-                await served(kitchen, replace(talk("what?", pot="bad"), manner=manner))
+                await served(kitchen, replace(talk("what?", pot="bad"), options=options))
             assert (await other)[0]
 
     go(work)

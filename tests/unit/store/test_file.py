@@ -18,8 +18,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import toy_pots as toy
+from infinipot.core.state import State
 from infinipot.errors import StoreError
-from infinipot.state import State
 from infinipot.store import file, header
 from infinipot.store.card import FORMAT
 

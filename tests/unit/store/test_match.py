@@ -12,15 +12,15 @@ import small_tokenizers
 import toy_pots as toy
 from families import build
 from infinipot.errors import StoreError
-from infinipot.hf import fingerprint
 from infinipot.hf.model import HFModel
 from infinipot.hf.tokenizer import HFTokenizer
-from infinipot.methods import methods
-from infinipot.recipes import Recipe
+from infinipot.models import fingerprint
+from infinipot.recipes.presets import methods
+from infinipot.recipes.recipe import Recipe
 from infinipot.store.card import FORMAT, joined
 from infinipot.store.match import card_of, mismatch, recipe_of, require
-from infinipot.testing import ByteTokenizer
-from infinipot.toy import ToyModel
+from infinipot.testing.model import ToyModel
+from infinipot.testing.tokenizer import ByteTokenizer
 
 
 class Other(ByteTokenizer):
@@ -73,7 +73,7 @@ def test_every_recipe_comes_back_from_its_card(name: str) -> None:
     found = recipe_of(toy.card(recipe=recipe.describe()))
     assert found.describe() == recipe.describe()
     assert found.policy() == recipe.policy()
-    assert found.manner() == recipe.manner()
+    assert found.mode() == recipe.mode()
     assert found.config == recipe.config
 
 

@@ -14,7 +14,7 @@ from infinipot.bench.plan import Plan, shown
 from infinipot.bench.rows import Row
 from infinipot.bench.steps import Step
 from infinipot.bench.subject import QUESTION, Subject, text
-from infinipot.hf import memory
+from infinipot.models import memory
 
 WARM = 2048  # tokens that warm up
 Timed = tuple[float, float, list[float], int]  # start, text read, moments of the tokens, bytes of the cache

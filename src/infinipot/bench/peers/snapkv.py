@@ -13,9 +13,10 @@ from infinipot.bench.plan import Plan, shown
 from infinipot.bench.rows import Row
 from infinipot.bench.shapes import SHAPES
 from infinipot.bench.steps import Step
-from infinipot.hf import catalog, store
 from infinipot.hf.loading import choose_device, choose_dtype
-from infinipot.hf.prepare import resolve
+from infinipot.hf.speed.prepare import resolve
+from infinipot.models import cache as store
+from infinipot.models import catalog
 
 NAME = "kvpress-snapkv"
 WARM = 2048  # tokens that warm up

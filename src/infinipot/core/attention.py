@@ -1,0 +1,251 @@
+"""Exact attention of new tokens on a filled pot, with grouped heads.
+
+Queries are the last rows of the keys: query i of Q sees keys up to K - Q + i
+(lower-right causal), at most `window` of them. Libraries' causal flag means
+upper-left, and an explicit mask costs a [Q, K] tensor and repeated KV heads,
+so the common case is split in two maskless calls merged by log-sum-exp. The
+slow, obvious version of everything here is in the tests.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+from torch.nn.attention.bias import causal_lower_right
+
+from infinipot.core.cuda.dispatch import fused, kernels
+from infinipot.core.rope import Rotation
+from infinipot.core.scores import softcapped, wide_products
+
+MANY = 256  # queries from which on splitting in two calls pays
+LONG = 1024  # slots from which on one token's attention on a CPU goes in two halves
+ROWS = 512  # queries a block of the banded path, which bounds its mask and logits
+
+
+def attend(
+    queries: Tensor,
+    keys: Tensor,
+    values: Tensor,
+    scale: float,
+    window: int | None = None,
+    softcap: float | None = None,
+) -> Tensor:
+    """Attention output [B, Hq, Q, Dv] of queries [B, Hq, Q, D] on keys [B, Hkv, K, D]."""
+    new, seen = queries.shape[2], keys.shape[2]
+    if softcap is not None or (window is not None and window < seen):
+        return _banded(queries, keys, values, scale, window or seen, softcap)
+    if new == 1:
+        return _one(queries, keys, values, scale)
+    if queries.device.type == "cpu":
+        return _split(queries, keys, values, scale)
+    return _lower_right(queries, keys, values, scale)
+
+
+def _one(queries: Tensor, keys: Tensor, values: Tensor, scale: float) -> Tensor:
+    """One new token: fold its group of heads into query rows, so KV heads are never repeated."""
+    batch, heads, _, dim = queries.shape
+    folded = queries.reshape(batch, keys.shape[1], heads // keys.shape[1], dim)
+    if queries.device.type == "cpu" and batch == 1 and keys.shape[2] >= LONG:
+        return _halves(folded, keys, values, scale).reshape(1, heads, 1, -1)
+    return F.scaled_dot_product_attention(folded, keys, values, scale=scale).reshape(batch, heads, 1, -1)
+
+
+def _halves(rows: Tensor, keys: Tensor, values: Tensor, scale: float) -> Tensor:
+    """Rows [1, Hkv, G, D] on the two halves of the slots at once, as a batch of two: an odd number of heads
+    leaves one of two cores idle. Merged by log-sum-exp.
+    """
+    seen, count = keys.shape[2], (keys.shape[2] + 1) // 2
+    apart = seen - count  # one less than `count` where the number of slots is odd: then one comes twice
+    twice = None
+    if apart < count:
+        twice = rows.new_zeros(2, 1, 1, count)
+        twice[1, ..., 0] = float("-inf")
+    halves = [
+        x.as_strided((2, x.shape[1], count, x.shape[3]), (apart * x.stride(2), *x.stride()[1:]))
+        for x in (keys, values)
+    ]
+    flash = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu
+    out, lse = flash(rows.expand(2, -1, -1, -1), *halves, 0.0, False, attn_mask=twice, scale=scale)
+    merged: Tensor = (out * lse.softmax(0)[..., None].to(out.dtype)).sum(0)
+    return merged
+
+
+def _split(queries: Tensor, keys: Tensor, values: Tensor, scale: float) -> Tensor:
+    """CPU: all queries on the cached keys, causal on the new ones, merged by log-sum-exp."""
+    batch, heads, new, dim = queries.shape
+    kv_heads, old = keys.shape[1], keys.shape[2] - new
+    repeat = heads // kv_heads
+    flash = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu
+    fresh_keys = keys[:, :, old:].repeat_interleave(repeat, dim=1)
+    fresh_values = values[:, :, old:].repeat_interleave(repeat, dim=1)
+    fresh, fresh_lse = flash(queries, fresh_keys, fresh_values, 0.0, True, scale=scale)
+    if old == 0:
+        return fresh  # type: ignore[no-any-return]  # torch.ops is untyped
+    folded = queries.reshape(batch, kv_heads, repeat * new, dim)
+    cached, cached_lse = flash(folded, keys[:, :, :old], values[:, :, :old], 0.0, False, scale=scale)
+    share = torch.sigmoid(cached_lse.reshape(batch, heads, new) - fresh_lse)[..., None]
+    return torch.lerp(fresh, cached.reshape(batch, heads, new, -1), share.to(fresh.dtype))
+
+
+def attend_fixed(
+    queries: Tensor,
+    keys: Tensor,
+    values: Tensor,
+    scale: float,
+    length: Tensor,
+    softcap: float | None = None,
+) -> Tensor:
+    """One new token on the first `length` + 1 of all slots, at shapes that do not depend on the length.
+
+    length [1] lives on the device, so that a captured graph serves every fill. Slots go in
+    pieces, so that few heads still keep a large chip busy.
+    """
+    batch, heads, _, dim = queries.shape
+    kv_heads, slots = keys.shape[1], keys.shape[2]
+    pieces = next(count for count in (16, 8, 4, 2, 1) if slots % count == 0)
+    rows = queries.reshape(batch, kv_heads, 1, heads // kv_heads, dim)
+    split = keys.view(batch, kv_heads, pieces, slots // pieces, dim)
+    rows = rows.expand(-1, -1, pieces, -1, -1)
+    logits = softcapped(wide_products(rows, split) * scale, softcap)  # [B, Hkv, pieces, G, S / pieces]
+    places = torch.arange(slots, device=keys.device).view(pieces, 1, -1)
+    logits = logits.masked_fill(places > length, float("-inf"))
+    top = logits.amax((2, 4), keepdim=True)
+    share = (logits - top).exp_()
+    total = share.sum((2, 4))  # [B, Hkv, G]
+    parts = share.to(values.dtype) @ values.view(batch, kv_heads, pieces, slots // pieces, -1)
+    out = parts.float().sum(2) / total[..., None]
+    return out.to(queries.dtype).reshape(batch, heads, 1, -1)
+
+
+def _split_cudnn(queries: Tensor, keys: Tensor, values: Tensor, scale: float) -> Tensor:
+    """Hopper and later: cuDNN on the cached and on the new keys, merged by log-sum-exp as on a CPU."""
+    attend_with = torch.ops.aten._scaled_dot_product_cudnn_attention
+    old = keys.shape[2] - queries.shape[2]
+    new, new_lse = attend_with(
+        queries, keys[:, :, old:], values[:, :, old:], None, True, 0.0, True, False, scale=scale
+    )[:2]
+    if old == 0:
+        return new  # type: ignore[no-any-return]  # torch.ops is untyped
+    cached, cached_lse = attend_with(
+        queries, keys[:, :, :old], values[:, :, :old], None, True, 0.0, False, False, scale=scale
+    )[:2]
+    fast = kernels(queries.device)
+    if fast and fast.serves(queries, keys):
+        return fast.merge(new, cached, new_lse, cached_lse)  # type: ignore[no-any-return]  # loaded by name
+    return fused(_merged, queries.device)(new, cached, new_lse, cached_lse)
+
+
+def _merged(new: Tensor, cached: Tensor, new_lse: Tensor, cached_lse: Tensor) -> Tensor:
+    """Two attentions [B, H, Q, D] over different keys as one, by their log-sum-exps [B, H, Q, ...]."""
+    share = torch.sigmoid(cached_lse.reshape(new.shape[:3]) - new_lse.reshape(new.shape[:3]))[..., None]
+    return torch.lerp(new.float(), cached.float(), share).to(new.dtype)
+
+
+@cache
+def _has_cudnn(device: torch.device, dtype: torch.dtype, dim: int) -> bool:
+    """Where cuDNN's attention is the faster one."""
+    half = dtype in (torch.bfloat16, torch.float16) and dim <= 128 and dim % 8 == 0
+    if device.type != "cuda" or not half or not torch.backends.cudnn.is_available():  # type: ignore[no-untyped-call]
+        return False
+    return torch.cuda.get_device_capability(device) >= (9, 0)
+
+
+def _lower_right(queries: Tensor, keys: Tensor, values: Tensor, scale: float) -> Tensor:
+    """Accelerators: the flash kernel's own lower-right alignment; it shares KV heads by itself."""
+    if queries.shape[2] >= MANY and _has_cudnn(queries.device, queries.dtype, queries.shape[-1]):
+        return _split_cudnn(queries, keys, values, scale)
+    if queries.dtype in (torch.bfloat16, torch.float16) and queries.shape[-1] <= 256:
+        flash = torch.ops.aten._scaled_dot_product_flash_attention
+        out: Tensor = flash(queries, keys, values, 0.0, True, False, scale=scale)[0]
+        return out
+    repeat = queries.shape[1] // keys.shape[1]
+    if queries.shape[2] == keys.shape[2]:
+        return F.scaled_dot_product_attention(
+            queries, keys, values, is_causal=True, scale=scale, enable_gqa=repeat > 1
+        )
+    bias = causal_lower_right(queries.shape[2], keys.shape[2])
+    keys, values = keys.repeat_interleave(repeat, dim=1), values.repeat_interleave(repeat, dim=1)
+    return F.scaled_dot_product_attention(queries, keys, values, attn_mask=bias, scale=scale)
+
+
+def _banded(
+    queries: Tensor, keys: Tensor, values: Tensor, scale: float, window: int, softcap: float | None
+) -> Tensor:
+    """Sliding windows and soft-capped logits, a block of queries at a time on the keys it can see."""
+    batch, heads, new, dim = queries.shape
+    kv_heads, old = keys.shape[1], keys.shape[2] - new
+    grouped = queries.reshape(batch, kv_heads, heads // kv_heads, new, dim)
+    parts = []
+    for start in range(0, new, ROWS):
+        rows = grouped[:, :, :, start : start + ROWS]
+        at = old + start + torch.arange(rows.shape[3], device=keys.device)[:, None]  # key index of each query
+        low, high = max(0, old + start - window + 1), old + start + rows.shape[3]
+        place = torch.arange(low, high, device=keys.device)
+        hidden = (place > at) | (place <= at - window)
+        logits = softcapped(rows @ keys[:, :, None, low:high].mT * scale, softcap)
+        logits = logits.to(torch.promote_types(logits.dtype, torch.float32))
+        share = logits.masked_fill(hidden, float("-inf")).softmax(-1).to(values.dtype)
+        parts.append(share @ values[:, :, None, low:high])
+    return torch.cat(parts, dim=3).reshape(batch, heads, new, -1)
+
+
+def attend_grouped(
+    queries: Tensor,
+    keys: Tensor,
+    values: Tensor,
+    scale: float,
+    rotation: Rotation,
+    group: int,
+    window: int,
+    softcap: float | None = None,
+) -> Tensor:
+    """Self-Extend on a full cache, where key i has position i.
+
+    A key nearer than `window` counts with its true distance; beyond, key p counts as at
+    p // group and query p as at p // group + window - window // group.
+    """
+    batch, heads, new, _ = queries.shape
+    seen = keys.shape[2]
+    places = torch.arange(seen, device=keys.device)
+    rotation.reach(seen)
+    far_keys = rotation.back(keys, (places - places // group).expand(keys.shape[:-1]))
+    parts = []
+    for start in range(0, new, ROWS // 4):
+        rows = queries[:, :, start : start + ROWS // 4] * scale
+        first, end = seen - new + start, seen - new + start + rows.shape[2]  # positions of these queries
+        at = torch.arange(first, end, device=keys.device)
+        shift = at - (at // group + window - window // group)  # negative only where nothing is that far
+        far_rows = rotation.back(rows, shift.clamp(min=0).expand(rows.shape[:-1]))
+        # Keys before `low` are far for all of these queries, from `high` on near for all: no product twice.
+        low, high = max(0, first - window + 1), max(0, end - window)
+        far = _logits(far_rows, far_keys[:, :, :high])
+        near = _logits(rows, keys[:, :, low:end])
+        mixed = at[:, None] - places[low:high] >= window
+        near[..., : high - low] = torch.where(mixed, far[..., low:], near[..., : high - low])
+        logits = softcapped(torch.cat((far[..., :low], near), dim=-1), softcap)
+        logits = logits.to(torch.promote_types(logits.dtype, torch.float32))
+        share = logits.masked_fill_(places[:end] > at[:, None], float("-inf")).softmax(-1).to(values.dtype)
+        parts.append(share @ values[:, :, None, :end])
+    return torch.cat(parts, dim=3).reshape(batch, heads, new, -1)
+
+
+def _logits(queries: Tensor, keys: Tensor) -> Tensor:
+    """Products [B, Hkv, G, Q, K] of queries [B, Hq, Q, D] with keys [B, Hkv, K, D]."""
+    batch, heads, new, dim = queries.shape
+    return queries.reshape(batch, keys.shape[1], heads // keys.shape[1], new, dim) @ keys[:, :, None].mT
+
+
+def attend_masked(
+    queries: Tensor, keys: Tensor, values: Tensor, scale: float, mask: Tensor, softcap: float | None = None
+) -> Tensor:
+    """Attention under an explicit boolean mask [B, 1, Q, K] (true = seen), for padded batches."""
+    batch, heads, new, dim = queries.shape
+    grouped = queries.reshape(batch, keys.shape[1], heads // keys.shape[1], new, dim)
+    logits = softcapped(grouped @ keys[:, :, None].mT * scale, softcap)
+    logits = logits.to(torch.promote_types(logits.dtype, torch.float32))
+    lowest = torch.finfo(logits.dtype).min  # not -inf: a row of padding sees nothing, and must not become NaN
+    share = logits.masked_fill(~mask[:, :, None], lowest).softmax(-1).to(values.dtype)
+    return (share @ values[:, :, None]).reshape(batch, heads, new, -1)

@@ -1,0 +1,84 @@
+"""One distillation: ask the policy which slots stay, keep them, reset positions.
+
+The forward pass that gathers the evidence belongs to the reader, since chunk
+and catalyst run as one pass.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from itertools import groupby
+from typing import Protocol
+
+import torch
+from torch import Tensor
+
+from infinipot.core.evidence import Evidence, Need
+from infinipot.core.pot import Pot
+from infinipot.errors import ModelError
+
+Observer = Callable[[list[Evidence], list[Tensor], int], None]  # evidence, chosen slots, tokens so far
+
+
+class Chooser(Protocol):
+    """What distillation asks of a policy (`infinipot.policies.base.Policy`)."""
+
+    @property
+    def needs(self) -> frozenset[Need]:
+        """Evidence it chooses by."""
+
+    def select(self, evidence: Evidence, budget: int) -> Tensor:
+        """Return the slots to keep [B, Hkv, budget], ascending."""
+
+    def aged(self, novelty: Tensor) -> Tensor:
+        """Return the kept slots' novelty after a distillation: the same tensor where nothing changes."""
+
+
+def distill(
+    pot: Pot,
+    policy: Chooser,
+    budget: int,
+    opening: int = 0,
+    recent: int = 0,
+    observer: Observer | None = None,
+) -> None:
+    """Reduce every pot layer to `budget` entries; `opening` first and `recent` last slots stay."""
+    if budget >= pot.fill:
+        return
+    found = [evidence for evidence in pot.evidence(opening, recent) if evidence is not None]
+    slots: dict[int, Tensor] = {}
+    for _, layers in groupby(found, key=lambda evidence: (evidence.source.device, evidence.source.shape)):
+        slots |= _choose(policy, list(layers), budget)
+    if observer is not None:
+        observer(found, [slots[evidence.layer] for evidence in found], pot.tokens)
+    pot.keep([slots.get(index) for index in range(len(pot.layers))])
+    for layer in pot.pot_layers:
+        kept = layer.novelty[:, :, :budget]
+        aged = policy.aged(kept)
+        if aged is not kept:
+            kept.copy_(aged)
+
+
+def _choose(policy: Chooser, layers: Sequence[Evidence], budget: int) -> dict[int, Tensor]:
+    """The slots of every layer, chosen for all at once: to a policy, a layer is one more row of the batch."""
+    for evidence in layers:
+        if any(getattr(evidence, need) is None for need in policy.needs):
+            raise ModelError(
+                f"this model is not supported: layer {evidence.layer} does not show its attention to the pot"
+            )
+    whole = replace(
+        layers[0],
+        source=torch.cat([one.source for one in layers]),
+        novelty=torch.cat([one.novelty for one in layers]),
+        catalyst=_stacked([one.catalyst for one in layers]),
+        last=_stacked([one.last for one in layers]),
+        running=_stacked([one.running for one in layers]),
+    )
+    chosen = policy.select(whole, budget).chunk(len(layers))
+    return {evidence.layer: slots for evidence, slots in zip(layers, chosen, strict=True)}
+
+
+def _stacked(columns: list[Tensor | None]) -> Tensor | None:
+    present = [column for column in columns if column is not None]
+    return torch.cat(present) if len(present) == len(columns) else None

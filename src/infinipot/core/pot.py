@@ -1,0 +1,251 @@
+"""The pot: a fixed number of KV entries per layer and head, and what a policy may know of them.
+
+New tokens are written after the last slot; `keep` moves the chosen slots to the
+front. Evidence moves along with its slot, so a policy needs no state of its
+own. Knows nothing of models, text or policies. A pot may be told to grow, for
+methods that do not bound their memory.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from infinipot.core.attention import attend, attend_grouped
+from infinipot.core.config import DEFAULT_MODE, ReadingMode
+from infinipot.core.evidence import Evidence, Need
+from infinipot.core.pot_layer import PotLayer, addresses, keep_all
+from infinipot.core.rope import Rotation
+from infinipot.core.state import State, joined
+from infinipot.core.window_layer import WindowLayer
+from infinipot.errors import InputError
+
+ENDLESS = 2**62  # room of a pot that grows
+
+
+@dataclass(frozen=True)
+class LayerSpec:
+    """What a pot must know of one attention layer: its RoPE, and its window if it is a local one."""
+
+    frequencies: Tensor  # [R/2] of the layer's RoPE
+    window: int | None = None
+
+
+class Pot:
+    """All layers of one model: at most `capacity` entries per layer and head, unless it is to grow."""
+
+    def __init__(
+        self, specs: Sequence[LayerSpec], capacity: int, keep: int, mode: ReadingMode = DEFAULT_MODE
+    ) -> None:
+        self.capacity, self.max_anchors, self.mode = capacity, keep, mode
+        self.max_position = capacity  # positions for which a model's RoPE must hold still
+        self.lengths = frozenset({1})  # numbers of tokens that come again and again
+        self.needs: frozenset[Need] = frozenset({"catalyst"})  # what `observe` takes down
+        self.window = 1  # tokens whose attention counts as that of the last
+        local = not all(spec.window is not None for spec in specs)  # else nothing would be left to distil
+        rotations: dict[int, Rotation] = {}  # layers of one RoPE share one table
+        self.layers: list[PotLayer | WindowLayer] = []
+        for spec in specs:
+            if id(spec.frequencies) not in rotations:
+                rotations[id(spec.frequencies)] = Rotation(spec.frequencies, 2 * capacity)
+            self.layers.append(self._layer(spec, rotations[id(spec.frequencies)], local))
+        self.cycles = 0
+        self.catalyst_length = (
+            0  # how many last tokens of the coming forward are catalyst: scored, then dropped
+        )
+        self.observing = True
+        self._table: Tensor | None = None  # addresses of all layers, once they are there
+
+    def _layer(self, spec: LayerSpec, rotation: Rotation, local: bool) -> PotLayer | WindowLayer:
+        # A window at least as wide as the pot hides nothing: such a layer is distilled like any other.
+        narrow = spec.window is not None and (local if self.mode.grows else spec.window < self.capacity)
+        if spec.window is not None and narrow:
+            return WindowLayer(spec.window, rotation)
+        reset = self.mode.positions == "reset"
+        return PotLayer(self.capacity, self.max_anchors, rotation, reset, self.mode.grows)
+
+    @property
+    def pot_layers(self) -> list[PotLayer]:
+        """The layers that are distilled."""
+        return [layer for layer in self.layers if isinstance(layer, PotLayer)]
+
+    @property
+    def fill(self) -> int:
+        """Filled slots of the pot layers."""
+        return self.pot_layers[0].fill
+
+    @property
+    def tokens(self) -> int:
+        """Tokens ever written, the catalyst's excepted."""
+        return self.pot_layers[0].tokens
+
+    @property
+    def position(self) -> int:
+        """The next token's position."""
+        return self.tokens if self.mode.positions == "kept" else self.fill
+
+    @property
+    def room(self) -> int:
+        """Free slots."""
+        return ENDLESS if self.mode.grows else self.capacity - self.fill
+
+    def reserve(self, slots: int) -> None:
+        """See to it that so many slots are there, where the pot grows."""
+        for layer in self.pot_layers:
+            layer.reserve(slots)
+
+    @property
+    def slots(self) -> int:
+        """Slots of all layers and heads together."""
+        return sum(layer.source.numel() for layer in self.pot_layers)
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of all buffers."""
+        return sum(tensor.nbytes for layer in self.layers for tensor in layer.tensors())
+
+    def append(self, layer: int, keys: Tensor, values: Tensor) -> tuple[Tensor, Tensor]:
+        """Write one layer's new keys and values [B, Hkv, n, D]; return everything its queries may see."""
+        into = self.layers[layer]
+        if not isinstance(into, PotLayer):
+            return into.append(keys, values, self.catalyst_length)
+        return into.append(keys, values)
+
+    def places(self, count: int, device: torch.device) -> Tensor:
+        """Positions [1, n] of the next tokens."""
+        return torch.arange(self.position, self.position + count, device=device)[None]
+
+    def attend(
+        self,
+        layer: int,
+        queries: Tensor,
+        keys: Tensor,
+        values: Tensor,
+        scale: float,
+        window: int | None = None,
+        softcap: float | None = None,
+    ) -> Tensor:
+        """Attention of new queries [B, Hq, n, D] on what `append` returned; observed on the way."""
+        grouped = self.mode.positions == "grouped"  # Self-Extend; a local layer sees nothing far away
+        if grouped and isinstance(self.layers[layer], PotLayer):
+            rotation, mode = self.layers[layer].rotation, self.mode
+            out = attend_grouped(queries, keys, values, scale, rotation, mode.group, mode.window, softcap)
+        else:
+            out = attend(queries, keys, values, scale, window, softcap)
+        self.observe(layer, queries, keys, scale, softcap)
+        return out
+
+    def observe(
+        self, layer: int, queries: Tensor, keys: Tensor, scale: float, softcap: float | None = None
+    ) -> None:
+        """Take down what the policy will want to know of one layer's attention."""
+        seen = self.layers[layer]
+        if self.observing and isinstance(seen, PotLayer):
+            seen.observe(queries, keys, scale, softcap, self.needs, self.window, self.catalyst_length)
+
+    @contextmanager
+    def writing(self, catalyst: int = 0, observing: bool = True) -> Iterator[None]:
+        """Around a forward of tokens and, last, a catalyst: all of it is written, or nothing.
+
+        The catalyst's entries are there while it runs, and dropped at the end. Tokens that
+        will never be distilled need not be observed.
+        """
+        before = [layer.mark() for layer in self.layers]
+        self.catalyst_length, self.observing = catalyst, observing
+        try:
+            yield
+            for full in self.pot_layers:
+                full.trim(catalyst)
+        except BaseException:
+            for layer, mark in zip(self.layers, before, strict=True):
+                layer.rewind(mark)
+            raise
+        finally:
+            self.catalyst_length, self.observing = 0, True
+
+    def note_novelty(self, novelty: Tensor) -> None:
+        """Write novelty [B, n] into the column of the last n slots, for every layer and head."""
+        for layer in self.pot_layers:
+            layer.novelty[:, :, layer.fill - novelty.shape[1] : layer.fill] = novelty[:, None].to(
+                layer.novelty.device
+            )
+
+    def evidence(self, opening: int = 0, recent: int = 0) -> list[Evidence | None]:
+        """What is known of each layer's slots; None for a local layer, which is not distilled."""
+        return [self._evidence(index, opening, recent) for index in range(len(self.layers))]
+
+    def _evidence(self, index: int, opening: int, recent: int) -> Evidence | None:
+        layer = self.layers[index]
+        if not isinstance(layer, PotLayer):
+            return None
+        return Evidence(
+            layer=index,
+            source=layer.source[:, :, : layer.fill],
+            novelty=layer.novelty[:, :, : layer.fill],
+            catalyst=layer.catalyst,
+            last=layer.last,
+            running=layer.running[:, :, : layer.fill] if layer.summed else None,
+            opening=opening,
+            recent=recent,
+        )
+
+    def keep(self, slots: Sequence[Tensor | None]) -> None:
+        """Keep the given slots [B, Hkv, n] of every pot layer; positions become 0 .. n - 1 if they reset."""
+        before = self.fill
+        if self._table is None:
+            self._table = addresses(self.pot_layers)
+        keep_all(self.pot_layers, [chosen for chosen in slots if chosen is not None], self._table)
+        shift = before - self.fill
+        for layer in self.layers:
+            if isinstance(layer, WindowLayer) and self.mode.positions == "reset":
+                layer.rebase(shift)
+        self.cycles += 1
+
+    def clear(self) -> None:
+        """Forget everything; no tensor moves."""
+        for layer in self.layers:
+            layer.clear()
+        self.cycles = 0
+
+    def restore(self, other: Pot) -> None:
+        """Take over another pot's content in place: no tensor of this one moves."""
+        for layer, saved in zip(self.pot_layers, other.pot_layers, strict=True):
+            layer.restore(saved)
+        self.cycles = other.cycles
+
+    def state(self) -> State:
+        """Return its content: views on this pot."""
+        layers = {f"{index:03d}": layer.state() for index, layer in enumerate(self.layers)}
+        found = joined(layers)
+        return State(found.tensors, {**found.numbers, "cycles": self.cycles, "layers": len(self.layers)})
+
+    def load(self, state: State, device: torch.device) -> None:
+        """Take over a state in place; one that does not fit leaves the pot empty."""
+        try:
+            state.number("layers", len(self.layers), len(self.layers))
+            cycles = state.number("cycles", 0, 2**62)
+            for index, layer in enumerate(self.layers):
+                part = _moved(state.part(f"{index:03d}"), device)
+                layer.load(part) if isinstance(layer, PotLayer) else layer.load(part, device)
+            if len({(layer.fill, layer.tokens, layer.anchored) for layer in self.pot_layers}) > 1:
+                raise InputError("this state's layers differ in length: make the pot again")
+        except BaseException:
+            self.clear()
+            raise
+        self.cycles = cycles
+
+    def fork(self) -> Pot:
+        """Return an independent pot with the same content."""
+        twin = Pot([], self.capacity, self.max_anchors, self.mode)
+        twin.layers = [layer.copy() for layer in self.layers]
+        twin.cycles, twin.max_position = self.cycles, self.max_position
+        twin.needs, twin.window, twin.lengths = self.needs, self.window, self.lengths
+        return twin
+
+
+def _moved(state: State, device: torch.device) -> State:
+    return State({name: tensor.to(device) for name, tensor in state.tensors.items()}, state.numbers)

@@ -1,0 +1,336 @@
+"""The slots of one attention layer: a pot that is distilled, or a window that forgets by itself.
+
+Slot i of a pot layer holds a key, a value and columns beside them (where in the
+text it came from, how novel it was, how much attention it received); `keep`
+moves the chosen slots to the front and turns their keys to their new places
+(CR-RoPE, section 3.5). Knows nothing of models, text or policies.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from infinipot.core.cuda.dispatch import fused, kernels
+from infinipot.core.rope import Rotation
+from infinipot.core.scores import received
+from infinipot.core.state import State
+from infinipot.errors import InputError, PotOverflowError
+
+
+class PotLayer:
+    """The slots of one layer that attends to everything.
+
+    A layer that `grows` takes more memory when it is full instead of refusing; one
+    that does not `reset` leaves every key where it was written.
+    """
+
+    def __init__(
+        self, capacity: int, keep: int, rotation: Rotation, reset: bool = True, grows: bool = False
+    ) -> None:
+        self.capacity, self.max_anchors, self.rotation = capacity, keep, rotation
+        self.reset, self.grows = reset, grows
+        self.fill = 0
+        self.tokens = 0  # tokens ever written here, the catalyst's excepted
+        self.anchored = 0  # leading slots that were kept before, so their anchor is not the key itself
+        self.catalyst: Tensor | None = None  # [B, Hkv, S] attention received from the last catalyst
+        self.last: Tensor | None = None  # [B, Hkv, S] attention received from the last tokens
+        self.summed = False  # `running` was observed
+        self.keys = self.values = self.anchors = torch.empty(0)
+        self.written = self.source = self.novelty = self.running = torch.empty(0)
+        self.clock = torch.empty(0)  # `tokens` on the device: a captured graph counts by itself
+
+    def _allocate(self, keys: Tensor, values: Tensor) -> None:
+        # Head counts come from the tensors: under tensor parallelism the config's are wrong.
+        batch, heads, _, dim = keys.shape
+        turns = self.reset and not self.grows  # else no key is ever turned
+        shape, kept = (batch, heads, self.capacity), self.max_anchors if turns else 0
+        self.keys = keys.new_zeros(*shape, dim)
+        self.values = values.new_zeros(*shape, values.shape[-1])
+        self.anchors = keys.new_zeros(batch, heads, kept, dim)
+        self.written = torch.zeros(batch, heads, kept, dtype=torch.long, device=keys.device)
+        self.source = torch.zeros(shape, dtype=torch.long, device=keys.device)
+        self.novelty = torch.zeros(shape, dtype=torch.float32, device=keys.device)
+        self.running = torch.zeros(shape, dtype=torch.float32, device=keys.device)
+        self.clock = torch.full((1,), self.tokens, dtype=torch.long, device=keys.device)
+
+    @property
+    def entries(self) -> int:
+        """KV entries held per head."""
+        return self.fill
+
+    def append(self, keys: Tensor, values: Tensor) -> tuple[Tensor, Tensor]:
+        """Write new entries [B, Hkv, n, D] after the last slot; return all keys and values."""
+        if self.keys.numel() == 0:
+            self._allocate(keys, values)
+        count = keys.shape[2]
+        end = self.fill + count
+        if end > self.capacity:
+            self._enlarge(end)
+        self._write(keys, values, end)
+        self.clock += count
+        self.fill, self.tokens = end, self.tokens + count
+        return self.keys[:, :, :end], self.values[:, :, :end]
+
+    def _write(self, keys: Tensor, values: Tensor, end: int) -> None:
+        columns = [self.keys, self.values, self.source, self.novelty, self.running]
+        fast = kernels(keys.device)
+        if fast and fast.serves(keys, self.keys) and values.shape == keys.shape:
+            fast.append(keys, values, columns, self.clock, self.fill)
+            return
+        self.keys[:, :, self.fill : end] = keys
+        self.values[:, :, self.fill : end] = values
+        self.source[:, :, self.fill : end] = self.clock + torch.arange(keys.shape[2], device=keys.device)
+        self.novelty[:, :, self.fill : end] = 0
+        self.running[:, :, self.fill : end] = 0
+
+    def settle(self, count: int, novelty: Tensor) -> None:
+        """Take note of `count` entries that were written after the last slot without telling this layer."""
+        end = self.fill + count
+        self.source[:, :, self.fill : end] = self.clock + torch.arange(count, device=self.clock.device)
+        self.novelty[:, :, self.fill : end] = novelty.to(self.novelty.device)
+        self.running[:, :, self.fill : end] = 0
+        self.clock += count
+        self.fill, self.tokens = end, self.tokens + count
+
+    def reserve(self, wanted: int) -> None:
+        """See to it that `wanted` slots are there, where the layer grows."""
+        if self.grows and wanted > self.capacity:
+            self._enlarge(wanted)
+
+    def _enlarge(self, wanted: int) -> None:
+        """Make room for `wanted` slots: the next power of two, so that this is rare and sizes are few."""
+        if not self.grows:
+            raise PotOverflowError(
+                f"{wanted} entries do not fit a pot of {self.capacity}: use a Reader, which distils in time"
+            )
+        bigger = self.copy(capacity=1 << (wanted - 1).bit_length())
+        for name in (*_COLUMNS, "capacity"):
+            setattr(self, name, getattr(bigger, name))
+
+    def observe(
+        self,
+        queries: Tensor,
+        keys: Tensor,
+        scale: float,
+        softcap: float | None,
+        needs: Collection[str],
+        window: int,
+        catalyst: int,
+    ) -> None:
+        """Take from the attention of queries [B, Hq, Q, D] on all keys what a policy will ask for.
+
+        The last `catalyst` queries are not text: they leave their own score and no other trace.
+        """
+        if catalyst and "catalyst" in needs:
+            self.catalyst = _received(queries[:, :, -catalyst:], keys, scale, softcap)[..., :-catalyst]
+        text, end = queries.shape[2] - catalyst, keys.shape[2] - catalyst
+        if not text:
+            return
+        queries, keys = queries[:, :, :text], keys[:, :, :end]
+        if "last" in needs:
+            self.last = received(queries[:, :, -window:], keys, scale, softcap)
+        if "running" in needs:
+            self.summed = True
+            self.running[:, :, :end] += received(queries, keys, scale, softcap)
+
+    def trim(self, count: int) -> None:
+        """Forget the last `count` entries."""
+        self.fill, self.tokens = self.fill - count, self.tokens - count
+        self.clock -= count
+
+    def mark(self) -> Any:
+        """Return what `rewind` needs to undo an append."""
+        return (
+            self.fill,
+            self.tokens,
+            self.last,
+            self.running[..., : self.fill].clone() if self.summed else None,
+        )
+
+    def rewind(self, mark: Any) -> None:
+        """Forget what was appended since `mark`."""
+        self.fill, self.tokens, self.last, running = mark
+        self.clock.fill_(self.tokens)
+        if running is not None:
+            self.running[..., : self.fill] = running
+
+    def keep(self, slots: Tensor) -> None:
+        """Keep the slots [B, Hkv, n] (sorted) and nothing else; with `reset`, slot i then has position i.
+
+        More than `max_anchors` have no room for their anchors: these keys as they are become their own.
+        """
+        count = slots.shape[-1]
+        if self.reset:
+            anchors, written = self._anchors(slots)
+            places = torch.arange(count, device=slots.device)
+            self.keys[:, :, :count] = self.rotation.back(anchors, written - places)
+            self.anchored = count if count <= self.max_anchors else 0
+            self.anchors[:, :, : self.anchored] = anchors[:, :, : self.anchored]
+            self.written[:, :, : self.anchored] = written[:, :, : self.anchored]
+        else:
+            self.keys[:, :, :count] = _pick(self.keys, slots)
+        self.values[:, :, :count] = _pick(self.values, slots)
+        for column in (self.source, self.novelty, self.running):
+            column[:, :, :count] = column.gather(2, slots)
+        self.fill = count
+        self.catalyst, self.last = None, None if self.last is None else self.last.gather(2, slots)
+
+    def _anchors(self, slots: Tensor) -> tuple[Tensor, Tensor]:
+        """Keys as first written, and the positions they were written at."""
+        keys = _pick(self.keys, slots)
+        if self.anchored == 0:
+            return keys, slots
+        old = slots < self.anchored
+        earlier = slots.clamp(max=self.anchored - 1)
+        anchors = torch.where(old[..., None], _pick(self.anchors, earlier), keys)
+        return anchors, torch.where(old, self.written.gather(2, earlier), slots)
+
+    def copy(self, capacity: int | None = None) -> PotLayer:
+        """Return a second pot layer with the same content, larger if so wished."""
+        twin = PotLayer(capacity or self.capacity, self.max_anchors, self.rotation, self.reset, self.grows)
+        twin.fill, twin.tokens, twin.anchored = self.fill, self.tokens, self.anchored
+        twin.last, twin.summed = self.last, self.summed  # `last` is replaced, never written
+        if self.keys.numel():
+            twin._allocate(self.keys, self.values)
+            for name, length in _COLUMNS.items():
+                end = self.fill if length == "fill" else self.anchored
+                getattr(twin, name)[:, :, :end] = getattr(self, name)[:, :, :end]
+        return twin
+
+    def clear(self) -> None:
+        """Forget every entry; the memory stays."""
+        self.fill = self.tokens = self.anchored = 0
+        self.catalyst = self.last = None
+        self.clock.fill_(0)
+
+    def restore(self, other: PotLayer) -> None:
+        """Take over another layer's content without moving in memory."""
+        self.fill, self.tokens, self.anchored = other.fill, other.tokens, other.anchored
+        self.last, self.summed = other.last, other.summed
+        self.clock.fill_(self.tokens)
+        if not other.keys.numel():  # empty, so nothing here counts
+            return
+        for name, length in _COLUMNS.items():
+            end = self.fill if length == "fill" else self.anchored
+            getattr(self, name)[:, :, :end] = getattr(other, name)[:, :, :end]
+
+    def tensors(self) -> list[Tensor]:
+        """Every buffer this layer holds."""
+        return [getattr(self, name) for name in _COLUMNS]
+
+    def state(self) -> State:
+        """Return its content: views, as long as they are filled."""
+        tensors = {
+            name: getattr(self, name)[:, :, : getattr(self, length)]
+            for name, length in _COLUMNS.items()
+            if self.keys.numel() and (name != "running" or self.summed)
+        }
+        if self.last is not None:
+            tensors["last"] = self.last
+        names = ("fill", "tokens", "anchored", "summed")
+        return State(tensors, {name: int(getattr(self, name)) for name in names})
+
+    def load(self, state: State) -> None:
+        """Take over a state without moving in memory; it must fit this layer."""
+        fill = state.number("fill", 0, 2**62 if self.grows else self.capacity)
+        anchored = state.number("anchored", 0, min(fill, self.max_anchors))
+        tokens, summed = state.number("tokens", fill, 2**62), bool(state.number("summed", 0, 1))
+        if fill:
+            keys, values = (state.tensors.get(name) for name in ("keys", "values"))
+            if self.keys.numel() == 0 and keys is not None and values is not None and keys.dim() == 4:
+                self._allocate(keys, values)
+            if fill > self.capacity:
+                self._enlarge(fill)
+            self._load_columns(state, {"fill": fill, "anchored": anchored}, tokens)
+        self.fill, self.tokens, self.anchored, self.summed = fill, tokens, anchored, summed
+        self.catalyst, self.last = None, None
+        if "last" in state.tensors:
+            self.last = state.tensor("last", self.novelty, *self.source.shape[:2], fill)
+        self.clock.fill_(tokens)
+
+    def _load_columns(self, state: State, ends: dict[str, int], tokens: int) -> None:
+        found = {}
+        for name, length in _COLUMNS.items():
+            mine = getattr(self, name)
+            if name == "running" and "running" not in state.tensors:
+                found[name] = torch.zeros_like(mine[:, :, : ends[length]])
+                continue
+            found[name] = state.tensor(name, mine, *mine.shape[:2], ends[length], *mine.shape[3:])
+        for name, most in (("source", tokens), ("written", self.capacity)):
+            if found[name].numel() and not 0 <= int(found[name].min()) <= int(found[name].max()) < most:
+                raise InputError(f"this state's {name} holds places that do not exist: make the pot again")
+        for name, tensor in found.items():
+            getattr(self, name)[:, :, : tensor.shape[2]] = tensor
+
+
+_COLUMNS = {
+    "keys": "fill",
+    "values": "fill",
+    "source": "fill",
+    "novelty": "fill",
+    "running": "fill",
+    "anchors": "anchored",
+    "written": "anchored",
+}
+
+
+def _received(queries: Tensor, keys: Tensor, scale: float, softcap: float | None) -> Tensor:
+    """`scores.received`, by whatever is fastest on the device."""
+    fast = kernels(keys.device)
+    if fast and softcap is None and fast.serves(queries, keys):
+        return fast.received(queries, keys, scale)  # type: ignore[no-any-return]  # loaded by name
+    return fused(received, keys.device)(queries, keys, scale, softcap)
+
+
+def keep_all(layers: Sequence[PotLayer], slots: Sequence[Tensor], table: Tensor | None) -> None:
+    """Keep the slots [B, Hkv, n] of every layer: in one launch where there is a table of addresses."""
+    fast = kernels(slots[0].device)
+    anchored = slots[0].shape[-1] <= layers[0].max_anchors
+    if table is None or fast is None or layers[0].last is not None or not anchored:
+        for layer, chosen in zip(layers, slots, strict=True):
+            layer.keep(chosen)
+        return
+    first, count = layers[0], slots[0].shape[-1]
+    fast.keep(
+        table,
+        torch.stack(list(slots)),
+        first.rotation.cos,
+        first.rotation.sin,
+        first.anchored,
+        first.capacity,
+        first.max_anchors,
+        first.keys.dtype,
+        first.summed,
+    )
+    for layer in layers:
+        layer.fill = layer.anchored = count
+        layer.catalyst = None
+
+
+def addresses(layers: Sequence[PotLayer]) -> Tensor | None:
+    """The table that `keep_all` needs, of layers that never move in memory; None where no kernel serves."""
+    first = layers[0]
+    fast = kernels(first.keys.device)
+    if fast is None or not fast.serves(first.keys, first.keys) or first.values.shape != first.keys.shape:
+        return None
+    alike = {(layer.keys.shape, layer.keys.dtype, layer.keys.device, id(layer.rotation)) for layer in layers}
+    turns = first.reset and not first.grows and first.rotation.width == first.keys.shape[-1]
+    if len(alike) > 1 or not turns:
+        return None
+    rows = [[getattr(layer, name).data_ptr() for name in _ADDRESSED] for layer in layers]
+    return torch.tensor(rows, dtype=torch.long, device=first.keys.device)
+
+
+_ADDRESSED = ("keys", "anchors", "written", "values", "source", "novelty", "running")
+
+
+def _pick(tensor: Tensor, slots: Tensor) -> Tensor:
+    """Rows of [B, Hkv, S, D] at slots [B, Hkv, n]: whole rows, several times faster than a gather."""
+    batch, heads, length, dim = tensor.shape
+    starts = torch.arange(0, batch * heads * length, length, device=slots.device).view(batch, heads, 1)
+    rows = tensor.view(-1, dim).index_select(0, (slots + starts).view(-1))
+    return rows.view(*slots.shape, dim)

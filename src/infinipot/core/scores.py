@@ -1,0 +1,112 @@
+"""Importance of slots: pure tensor functions from equations 2 and 4 of the paper.
+
+Nothing here knows where queries, keys or hidden states come from. Large
+temporaries are never made: catalyst queries and vocabulary rows go in blocks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from infinipot.core.config import Pooling
+from infinipot.core.cuda.dispatch import fused
+
+QUERY_BLOCK = 64
+VOCAB_LOGITS = 25_000_000  # logits that exist at once: 100 MB in float32, whatever the vocabulary
+DEVICE_LOGITS = (
+    66_000_000  # the same on an accelerator, where they stay in their own type and rows must be many
+)
+
+
+def received(
+    queries: Tensor, keys: Tensor, scale: float, softcap: float | None = None, block: int = QUERY_BLOCK
+) -> Tensor:
+    """Attention every key receives from the queries (eq. 2 when they are the catalyst's).
+
+    queries [B, Hq, P, D] are those of the last P keys of [B, Hkv, S, D]. Softmax
+    runs over all keys a query sees; probabilities are summed over the queries and
+    averaged over the query heads that share a KV head -> [B, Hkv, S].
+    """
+    batch, heads, count, dim = queries.shape
+    groups, slots = heads // keys.shape[1], keys.shape[2]
+    grouped = queries.reshape(batch, keys.shape[1], groups, count, dim)
+    places = torch.arange(slots, device=keys.device)
+    exact = torch.promote_types(keys.dtype, torch.float32)
+    total = torch.zeros(batch, keys.shape[1], slots, dtype=exact, device=keys.device)
+    for start in range(0, count, block):
+        part = grouped[..., start : start + block, :].flatten(2, 3)  # [B, Hkv, G p, D]
+        logits = softcapped(wide_products(part, keys) * scale, softcap)
+        logits = logits.view(batch, keys.shape[1], groups, -1, slots)  # [B, Hkv, G, p, S]
+        last = slots - count + start + torch.arange(logits.shape[-2], device=keys.device)
+        logits = logits.masked_fill(places > last[:, None], float("-inf"))
+        total += logits.softmax(-1).sum(-2).mean(2)
+    return total
+
+
+def wide_products(queries: Tensor, keys: Tensor) -> Tensor:
+    """Products [..., Q, K] of queries [..., Q, D] and keys [..., K, D], in float32 at least.
+
+    An accelerator multiplies half precision and adds in float32 by itself: no wide copy of the keys.
+    """
+    if queries.device.type == "cuda" and queries.dtype in (torch.bfloat16, torch.float16):
+        flat = torch.bmm(
+            queries.reshape(-1, *queries.shape[-2:]),
+            keys.reshape(-1, *keys.shape[-2:]).mT,
+            out_dtype=torch.float32,
+        )
+        return flat.view(*queries.shape[:-1], keys.shape[-2])
+    exact = torch.promote_types(keys.dtype, torch.float32)
+    return queries.to(exact) @ keys.to(exact).mT
+
+
+def softcapped(logits: Tensor, softcap: float | None) -> Tensor:
+    """Gemma-2's soft limit on attention logits; the identity without one."""
+    return logits if softcap is None else torch.tanh(logits / softcap) * softcap
+
+
+def pool(score: Tensor, kernel: int, pooling: Pooling) -> Tensor:
+    """Average or maximum over `kernel` neighbouring slots of [B, Hkv, S]; edges use what is there."""
+    if kernel == 1:
+        return score
+    if pooling == "max":
+        return F.max_pool1d(score, kernel, stride=1, padding=kernel // 2)
+    return F.avg_pool1d(score, kernel, stride=1, padding=kernel // 2, count_include_pad=False)
+
+
+def surprise(logits: Tensor, targets: Tensor) -> Tensor:
+    """-log p [T] of the targets [T] under logits [T, V], in float32 whatever the logits' type."""
+    wide = logits.float()
+    return wide.logsumexp(-1) - wide.gather(1, targets[:, None])[:, 0]
+
+
+def novelty(
+    hidden: Tensor,
+    targets: Tensor,
+    head: Callable[[Tensor], Tensor],
+    vocabulary: int,
+    most: int | None = None,
+) -> Tensor:
+    """-log p of each target given the hidden state before it (eq. 4), float32.
+
+    hidden [B, T, H], targets [B, T] -> [B, T]. At most `most` logits exist at a time,
+    and they are consumed in place: [tokens, vocabulary] would dwarf the pot.
+    """
+    flat, wanted = hidden.flatten(0, 1), targets.flatten().to(hidden.device)
+    whole = hidden.device.type == "cuda"  # one kernel consumes them: no float32 copy
+    rows = max(1, (most or (DEVICE_LOGITS if whole else VOCAB_LOGITS)) // vocabulary)
+    found = torch.empty(wanted.shape, dtype=torch.float32, device=hidden.device)
+    for start in range(0, flat.shape[0], rows):
+        logits = head(flat[start : start + rows])
+        if whole:
+            found[start : start + rows] = fused(surprise, logits.device)(logits, wanted[start : start + rows])
+            continue
+        logits = logits.float()
+        picked = logits.gather(1, wanted[start : start + rows, None].to(logits.device))[:, 0]
+        highest = logits.amax(1, keepdim=True)
+        total = logits.sub_(highest).exp_().sum(1).log_().add_(highest[:, 0])
+        found[start : start + rows] = total.sub_(picked)
+    return found.view(targets.shape)

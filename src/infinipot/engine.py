@@ -1,0 +1,94 @@
+"""The library's front door: `load` a model by name, or `attach` one you already have."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any
+
+from infinipot.hf.loading import Pull, choose_device
+from infinipot.hf.loading import load as load_weights
+from infinipot.hf.model import HFModel
+from infinipot.hf.speed.prepare import prepare, resolve
+from infinipot.hf.tokenizer import HFTokenizer
+from infinipot.models.catalog import DEFAULT_MODEL
+from infinipot.models.sample import sampled
+from infinipot.reading.reader import Reader
+from infinipot.recipes.recipe import Recipe
+from infinipot.text.tokenizer import Format
+
+
+@dataclass(frozen=True)
+class Engine:
+    """A loaded model from which any number of readers can be made."""
+
+    name: str
+    format: Format  # the prompt format that measures better for this model
+    model: HFModel
+    tokenizer: HFTokenizer
+    dtype: str = ""  # what it computes in
+    sample: str = ""  # what its weights are known by where they are not one file
+
+    def reader(self, recipe: Recipe, question: str | None = None, bare: bool = False) -> Reader:
+        """Return a reader with an empty pot; arguments as in `Recipe.reader`."""
+        return recipe.reader(self.model, self.tokenizer, question, bare)
+
+
+def open_engine(
+    name: str = DEFAULT_MODEL,
+    device: str = "auto",
+    dtype: str = "auto",
+    on_pull: Callable[[Pull], None] | None = None,
+    fused: bool = False,
+) -> Engine:
+    """Load a model (alias, hub id, folder or .gguf file); an alias not there yet is pulled first.
+
+    `fused` compiles its layers on CUDA: some twenty seconds at the first text, then faster.
+    """
+    kind, mixed = resolve(dtype, choose_device(device))
+    loaded = load_weights(name, device, kind, on_pull=on_pull)
+    tokenizer = HFTokenizer(loaded.tokenizer, add_bos=loaded.add_bos, eos_ids=loaded.stop_ids)
+    known = sampled(loaded.model.state_dict().items())
+    model = HFModel(loaded.model)
+    return Engine(name, loaded.format, model, tokenizer, prepare(model, mixed, fused), known)
+
+
+def load(
+    name: str = DEFAULT_MODEL,
+    *,
+    recipe: str = "infinipot",
+    question: str | None = None,
+    format: Format | None = None,
+    device: str = "auto",
+    dtype: str = "auto",
+    **options: Any,
+) -> Reader:
+    """Load a model and return a reader with an empty pot; options as in `Recipe.named`.
+
+    `load("smollm2", recipe="h2o", capacity=2048, heavy=64)`. The prompt format defaults to
+    what measures better for the model.
+    """
+    wanted = Recipe.named(recipe, **options)
+    engine = open_engine(name, device, dtype)
+    return engine.reader(replace(wanted, format=format or engine.format), question)
+
+
+def attach(
+    model: Any,
+    tokenizer: Any,
+    *,
+    recipe: str = "infinipot",
+    question: str | None = None,
+    format: Format | None = None,
+    **options: Any,
+) -> Reader:
+    """Return a reader on a transformers model you have loaded; options as in `Recipe.named`.
+
+    The model's attention implementation becomes "infinipot", which serves it with and
+    without a pot.
+    """
+    chosen: Format = format or ("chat" if getattr(tokenizer, "chat_template", None) else "plain")
+    ends = model.generation_config.eos_token_id
+    ends = ends if isinstance(ends, list) else [] if ends is None else [ends]
+    wanted = Recipe.named(recipe, format=chosen, **options)
+    return wanted.reader(HFModel(model), HFTokenizer(tokenizer, eos_ids=ends), question)

@@ -1,0 +1,82 @@
+"""Key-value retrieval of "Lost in the Middle" (Liu et al., 2023): one value out of a long JSON object.
+
+Prompt and comparison are the official ones (nelson-liu/lost-in-the-middle, MIT). A row holds
+`ordered_kv_records`, `key` and `value`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from infinipot.errors import ConfigError
+from infinipot.eval.tasks.rows import BadRow, Row, RowError, find_file, from_rows, read_rows, string
+from infinipot.eval.tasks.task import Count, Example
+
+HOW = "get kv_retrieval_data of https://github.com/nelson-liu/lost-in-the-middle and name its folder and file"
+OPENING = "Extract the value corresponding to the specified key in the JSON object below.\n\nJSON data:\n"
+NEW_TOKENS = 100
+
+Pair = tuple[str, str]
+
+
+@dataclass(frozen=True)
+class KVRetrieval:
+    """The rows of a folder's `NAME.jsonl` (or .xz, .gz)."""
+
+    folder: Path
+    name: str = "kv_75_keys"
+    gold: int | None = None  # the place, from 0, that the wanted pair is moved to; None leaves it
+
+    def __post_init__(self) -> None:
+        if self.gold is not None and self.gold < 0:
+            raise ConfigError(f"gold is a place from 0 on, not {self.gold}")
+        self._file()
+
+    def examples(self, count: Count) -> Iterator[Example | BadRow]:  # noqa: ARG002 - rows have their length
+        """Yield the rows in their order."""
+        return from_rows(read_rows(self._file()), self._example)
+
+    def score(self, prediction: str, example: Example) -> float:
+        """1 if the value is contained, whatever its case, else 0."""
+        return float(example.answers[0].lower() in prediction.lower())
+
+    def _example(self, row: Row) -> Example:
+        pairs = [_pair(item) for item in row.items("ordered_kv_records")]
+        wanted = (row.text("key", blank=False), row.text("value", blank=False))
+        place = self._move(pairs, wanted)
+        asked = f'Key: "{wanted[0]}"'
+        return Example(
+            id=f"{self.name}-{row.line}",
+            text=OPENING + "{" + ",\n ".join(f'"{key}": "{value}"' for key, value in pairs) + "}",
+            question=f"\n\n{asked}\nCorresponding value:",
+            answers=(wanted[1],),
+            new_tokens=NEW_TOKENS,
+            query=asked,
+            bare=True,
+            facts={"keys": len(pairs), "gold": place, "depth": round(place / max(1, len(pairs) - 1), 4)},
+        )
+
+    def _move(self, pairs: list[Pair], wanted: Pair) -> int:
+        """Put the wanted pair where it should stand; return that place."""
+        if len({key for key, _ in pairs}) < len(pairs):
+            raise RowError("'ordered_kv_records' has a key twice")
+        if wanted not in pairs:
+            raise RowError("'ordered_kv_records' does not hold the key and its value")
+        if self.gold is None:
+            return pairs.index(wanted)
+        if self.gold >= len(pairs):
+            raise RowError(f"there are {len(pairs)} pairs, so none can be at place {self.gold}")
+        pairs.remove(wanted)
+        pairs.insert(self.gold, wanted)
+        return self.gold
+
+    def _file(self) -> Path:
+        return find_file(self.folder, [f"{self.name}.jsonl"], HOW)
+
+
+def _pair(item: object) -> Pair:
+    if not isinstance(item, list) or len(item) != 2:
+        raise RowError("'ordered_kv_records' should hold pairs of a key and a value")
+    return string("ordered_kv_records", item[0]), string("ordered_kv_records", item[1])

@@ -1,0 +1,222 @@
+"""LongBench v1 (Bai et al., 2023): 21 tasks, and LongBench-E, 13 of them with even lengths.
+
+Prompts, lengths of answers, post-processing and metrics are the official ones, typos included
+(`longbench_prompts.json`, from THUDM/LongBench, MIT). A data folder's own `dataset2prompt.json` and
+`dataset2maxlen.json` go before them.
+"""
+
+from __future__ import annotations
+
+import difflib
+import importlib
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from functools import cache, cached_property
+from importlib.resources import files
+from pathlib import Path
+from typing import Any
+
+from infinipot.errors import ConfigError, InputError
+from infinipot.eval.tasks import metrics
+from infinipot.eval.tasks.rows import BadRow, Row, RowError, find_file, from_rows, read_rows
+from infinipot.eval.tasks.task import Count, Example
+
+HUB = "THUDM/LongBench"
+HOW = f"unpack data.zip of https://huggingface.co/datasets/{HUB} and name the folder with its .jsonl files"
+BUCKETS = ("0-4k", "4-8k", "8k+")
+FEW_SHOT, CODE = "few-shot", "code"
+
+
+@dataclass(frozen=True)
+class Description:
+    """What is official about one task."""
+
+    kind: str  # single-document QA, multi-document QA, summarization, few-shot, synthetic, code
+    language: str
+    metric: str  # a name in `metrics.METRICS`, or classification
+    max_tokens: int
+    e: bool  # whether LongBench-E has it
+    prompt: str  # with {context} once and perhaps {input}
+
+    @property
+    def asks(self) -> bool:
+        """Whether a row's input is a question about its context: the paper's catalyst (CaP-Q) there."""
+        return self.kind.endswith("QA")
+
+
+@dataclass(frozen=True)
+class Labelled(Example):
+    """An example whose answer is one of some classes."""
+
+    classes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class LongBench:
+    """One task by its official name; `_e` at its end means LongBench-E.
+
+    Rows come from a folder's `NAME.jsonl` (or .xz, .gz), or from the model hub where no folder is given.
+    A file may hold rows of a task and of its LongBench-E twin: the row's `dataset` says which it is.
+    """
+
+    name: str
+    folder: Path | None = None
+
+    def __post_init__(self) -> None:
+        if self.name not in names():
+            raise ConfigError(f"there is no LongBench task '{self.name}': {_hint(self.name)}")
+        if self.folder is not None:
+            _file(self.folder, self.name)
+        _ = self.description  # a folder's broken prompts are found now, not in the middle of a run
+
+    @property
+    def base(self) -> str:
+        """The name without `_e`."""
+        return self.name.removesuffix("_e")
+
+    @cached_property
+    def description(self) -> Description:
+        """What is official, or what the folder says instead."""
+        found = descriptions()[self.base]
+        if self.folder is None:
+            return found
+        prompt = _setting(self.folder / "dataset2prompt.json", self.base, found.prompt)
+        if prompt.count("{context}") != 1:
+            raise InputError(
+                f"{self.folder}/dataset2prompt.json, {self.base}: {{context}} must be there once"
+            )
+        tokens = _setting(self.folder / "dataset2maxlen.json", self.base, found.max_tokens)
+        return replace(found, prompt=prompt, max_tokens=tokens)
+
+    def examples(self, count: Count) -> Iterator[Example | BadRow]:  # noqa: ARG002 - rows have their length
+        """Yield the rows in their order; InputError if none is this task's."""
+        any_found = False
+        for found in from_rows(self.rows(), self._example):
+            any_found = True
+            yield found
+        if not any_found:
+            raise InputError(f"{self.folder or HUB} has no row of {self.name}: {HOW}")
+
+    def score(self, prediction: str, example: Example) -> float:
+        """Return the best official score over the references."""
+        if self.description.kind == FEW_SHOT:
+            prediction = metrics.first_line(prediction)
+        if self.description.metric == "classification":
+            classes = example.classes if isinstance(example, Labelled) else ()
+            return max(metrics.classification(prediction, answer, classes) for answer in example.answers)
+        metric = metrics.METRICS[self.description.metric]
+        return max(metric(prediction, answer) for answer in example.answers)
+
+    def _example(self, row: Row) -> Example:
+        known, dataset, length = self.description, row.text("dataset"), row.integer("length")
+        if dataset not in (self.base, f"{self.base}_e"):
+            raise RowError(f"'dataset' should be '{self.base}' or '{self.base}_e', not '{dataset}'")
+        question = row.text("input", blank=not known.asks)
+        before, after = (part.replace("{input}", question) for part in known.prompt.split("{context}"))
+        return Labelled(
+            id=row.text("_id", blank=False),
+            text=before + row.text("context", blank=False),
+            question=after,
+            answers=row.strings("answers"),
+            new_tokens=known.max_tokens,
+            query=question if known.asks else "",
+            bare=True,
+            chat=False if known.kind in (FEW_SHOT, CODE) else None,
+            one_line=self.base == "samsum",
+            facts=_facts(self.name, length, row.text("language")),
+            classes=row.strings("all_classes") if known.metric == "classification" else (),
+        )
+
+    def rows(self) -> Iterator[Row | BadRow]:
+        """Yield this task's rows as they are."""
+        if self.folder is None:
+            yield from _hub_rows(self.name)
+            return
+        path = _file(self.folder, self.name)
+        shared = path.name.startswith(f"{self.base}.")
+        for row in read_rows(path):
+            other = isinstance(row, Row) and row.fields.get("dataset") == self._twin
+            if not (shared and other):
+                yield row
+
+    @property
+    def _twin(self) -> str:
+        return f"{self.base}_e" if self.name == self.base else self.base
+
+
+@cache
+def descriptions() -> Mapping[str, Description]:
+    """Return what is official about each of the 21 tasks."""
+    text = (files("infinipot.eval.tasks") / "longbench_prompts.json").read_text("utf-8")
+    return {name: Description(**found) for name, found in json.loads(text).items()}
+
+
+@cache
+def names() -> tuple[str, ...]:
+    """Return the names of the 21 tasks and of LongBench-E's 13."""
+    return (*descriptions(), *(f"{name}_e" for name, found in descriptions().items() if found.e))
+
+
+def present(folder: Path) -> tuple[str, ...]:
+    """Return the names of the tasks a folder has rows of."""
+    if not folder.is_dir():
+        raise InputError(f"there is no folder {folder}: {HOW}")
+    return tuple(name for name in names() if _has_rows(folder, name))
+
+
+def _has_rows(folder: Path, name: str) -> bool:
+    try:
+        _file(folder, name)
+    except InputError:
+        return False
+    return any(isinstance(row, Row) for row in LongBench(name, folder).rows())
+
+
+def bucket(length: int) -> str:
+    """Return the LongBench-E bucket of a row's length."""
+    return BUCKETS[(length >= 4000) + (length >= 8000)]
+
+
+def _facts(dataset: str, length: int, language: str) -> dict[str, str | int | float]:
+    return {"dataset": dataset, "length": length, "bucket": bucket(length), "language": language}
+
+
+def _file(folder: Path, name: str) -> Path:
+    wanted = dict.fromkeys((f"{name}.jsonl", f"{name.removesuffix('_e')}.jsonl"))
+    return find_file(folder, wanted, HOW)
+
+
+def _hint(name: str) -> str:
+    near = difflib.get_close_matches(name, names(), n=3, cutoff=0.5)
+    return f"did you mean {' or '.join(map(repr, near))}?" if near else f"known: {', '.join(names())}"
+
+
+def _setting(path: Path, name: str, default: Any) -> Any:
+    if not path.is_file():
+        return default
+    try:
+        found = json.loads(path.read_text("utf-8")).get(name, default)
+    except (OSError, ValueError, AttributeError) as error:
+        raise InputError(
+            f"{path} is not the official file's form ({error}): mend it or take it away"
+        ) from error
+    if type(found) is not type(default):
+        raise InputError(f"{path}, {name}: should be {type(default).__name__}, not {type(found).__name__}")
+    return found
+
+
+def _hub_rows(name: str) -> Iterator[Row]:
+    try:
+        datasets: Any = importlib.import_module("datasets")
+    except ImportError as error:
+        raise ConfigError(f"no data folder given: {HOW}, or pip install datasets to fetch it") from error
+    try:
+        # Not by the dataset's name: that runs its script, which `datasets` no longer does from version 4 on.
+        file = f"zip://data/{name}.jsonl::hf://datasets/{HUB}/data.zip"
+        found = datasets.load_dataset("json", data_files={"test": file}, split="test")
+    except Exception as error:  # whatever the network, the hub or the library's version brings
+        reason = " ".join(str(error).split())
+        raise InputError(f"{HUB} does not load ({reason}): {HOW}") from error
+    for line, fields in enumerate(found, 1):
+        yield Row(f"{HUB} {name}", line, fields)

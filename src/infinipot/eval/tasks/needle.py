@@ -1,0 +1,118 @@
+"""A needle in a haystack: one statement hidden in a long text, and a question about it.
+
+The needle is the passkey of the landmark-attention test unless another one is given; the hay is that
+test's noise or any folder of texts. The needle stands on a line of its own, between two sentences.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+
+from infinipot.errors import ConfigError
+from infinipot.eval.tasks.hay import Bale, Hay, boundary
+from infinipot.eval.tasks.passkey import QUESTION, STATEMENT, TASK, draw, first_number
+from infinipot.eval.tasks.task import Count, Example
+from infinipot.eval.tasks.trials import Trial, check, trials
+
+_KEY = "{key}"
+
+
+@dataclass(frozen=True)
+class Needle:
+    """What is hidden, what is asked, what is right; `{key}` stands for a number drawn for each trial."""
+
+    statement: str
+    question: str
+    answer: str
+    opening: str = ""  # what the text begins with
+
+    def __post_init__(self) -> None:
+        if not self.statement.strip() or not self.question.strip() or not self.answer.strip():
+            raise ConfigError("a needle needs a statement, a question and an answer: give all three")
+        if _KEY in self.answer and self.answer != _KEY:
+            raise ConfigError(f"a needle's answer is {_KEY} alone, or without it: '{self.answer}' is neither")
+        if (_KEY in self.answer) != (_KEY in self.statement):
+            raise ConfigError(f"{_KEY} belongs in a needle's statement and answer, or in neither")
+
+    @property
+    def keyed(self) -> bool:
+        """Whether the answer is a number drawn for each trial."""
+        return self.answer == _KEY
+
+    def with_key(self, key: str) -> Needle:
+        """Return it with the key in its places, if it has any."""
+        filled = (
+            text.replace(_KEY, key) for text in (self.statement, self.question, self.answer, self.opening)
+        )
+        return Needle(*filled)
+
+
+PASSKEY = Needle(STATEMENT, QUESTION, _KEY, TASK)
+SANDWICH = Needle(
+    "The best thing to do in San Francisco is eat a sandwich and sit in Dolores Park on a sunny day.",
+    "What is the best thing to do in San Francisco?",
+    "eat a sandwich and sit in Dolores Park on a sunny day",
+)
+NEEDLES = {"passkey": PASSKEY, "sandwich": SANDWICH}
+
+
+@dataclass(frozen=True)
+class NeedleTask:
+    """Needles at every depth of hay of every length."""
+
+    hay: Path | None = None  # a folder of .txt files, or one; noise where None
+    needle: Needle = PASSKEY
+    lengths: tuple[int, ...] = (4096, 8192, 16384)
+    depths: tuple[float, ...] = (0.1, 0.5, 0.9)
+    trials: int = 5
+    seed: int = 0
+    repeat: bool = True  # hay that is too short is taken again; else it is an error
+    new_tokens: int = 32
+    name: str = "needle"
+
+    def __post_init__(self) -> None:
+        check(self.lengths, self.depths, self.trials)
+        if self.hay is not None:
+            self._hay.check()
+
+    @cached_property
+    def _hay(self) -> Hay:
+        return Hay(self.hay, self.repeat, self.seed)
+
+    def examples(self, count: Count) -> Iterator[Example]:
+        """Yield them length by length, depth by depth."""
+        bales: dict[tuple[int, int], Bale] = {}  # counting tokens is slow, and depths share their hay
+        for trial in trials(self.lengths, self.depths, self.trials, self.seed):
+            place = trial.length, trial.number
+            if place not in bales:
+                bales[place] = self._hay.bale(count, trial.length - self._fixed(count), trial.number)
+            yield self._example(bales[place], trial)
+
+    def score(self, prediction: str, example: Example) -> float:
+        """1 if the first number is the key, or if the answer is contained, whatever its case; else 0."""
+        if self.needle.keyed:
+            return first_number(prediction, example.answers[0])
+        return float(example.answers[0].casefold() in prediction.casefold())
+
+    def _fixed(self, count: Count) -> int:
+        needle = self.needle.with_key("50000")  # as long as a key can be
+        return count(_joined(needle.opening, needle.statement)) + count(needle.question)
+
+    def _example(self, bale: Bale, trial: Trial) -> Example:
+        needle = self.needle.with_key(draw(trial.seed))
+        at = boundary(bale.text, int(trial.depth * len(bale.text)))
+        text = _joined(needle.opening, bale.text[:at].strip(), needle.statement, bale.text[at:].strip())
+        facts = {
+            **trial.facts,
+            "hay": self._hay.name,
+            "hay_passes": round(bale.passes, 3),  # above 1, some of the hay is there twice
+            "placed": round(at / max(1, len(bale.text)), 4),
+        }
+        return Example(trial.id, text, needle.question, (needle.answer,), self.new_tokens, facts=facts)
+
+
+def _joined(*parts: str) -> str:
+    return "\n".join(filter(None, parts))

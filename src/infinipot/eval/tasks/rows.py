@@ -1,0 +1,160 @@
+"""Rows of JSON lines files, plain or packed (.xz, .gz), and the rows that cannot be used.
+
+One bad row must not end a run of hours: it comes out as a `BadRow` among the examples.
+Lines end at a newline and nowhere else: contexts hold U+2028, which `splitlines` would cut at.
+"""
+
+from __future__ import annotations
+
+import gzip
+import json
+import lzma
+import zlib
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import IO, TypeVar
+
+from infinipot.errors import InputError
+from infinipot.eval.tasks.task import Example
+
+T = TypeVar("T")
+
+PACKED = ("", ".xz", ".gz")
+"""What may follow a file's own suffix, in the order looked for."""
+
+
+class RowError(ValueError):
+    """What is wrong with a row; never leaves `from_rows`, which makes a BadRow of it."""
+
+
+@dataclass(frozen=True)
+class BadRow:
+    """A row that is no example: where it is and what is wrong with it."""
+
+    file: str
+    line: int  # the first is 1
+    reason: str
+
+    def __str__(self) -> str:
+        return f"{self.file}, line {self.line}: {self.reason}"
+
+
+@dataclass(frozen=True)
+class Row:
+    """One JSON object and where it came from; its methods raise RowError for what is not as it should be."""
+
+    file: str
+    line: int
+    fields: Mapping[str, object]
+
+    def text(self, name: str, blank: bool = True) -> str:
+        """Return a field that must be a string; one with something in it where not `blank`."""
+        value = _encodable(name, self._typed(name, str, "a string"))
+        if not blank and not value.strip():
+            raise RowError(f"{name!r} is empty")
+        return value
+
+    def integer(self, name: str) -> int:
+        """Return a field that must be a whole number."""
+        value = self._typed(name, int, "a whole number")
+        if isinstance(value, bool) or value < 0:
+            raise RowError(f"{name!r} should be a whole number")
+        return value
+
+    def items(self, name: str) -> list[object]:
+        """Return a field that must be a list with something in it."""
+        values: list[object] = self._typed(name, list, "a list")
+        if not values:
+            raise RowError(f"{name!r} is empty")
+        return values
+
+    def strings(self, name: str) -> tuple[str, ...]:
+        """Return a field that must be a list of strings with something in it."""
+        return tuple(string(name, value) for value in self.items(name))
+
+    def _typed(self, name: str, kind: type[T], wanted: str) -> T:
+        if name not in self.fields:
+            raise RowError(f"{name!r} is missing")
+        value = self.fields[name]
+        if not isinstance(value, kind):
+            raise RowError(f"{name!r} should be {wanted}, not {type(value).__name__}")
+        return value
+
+
+def string(name: str, value: object) -> str:
+    """Return one value of a list field that must hold strings."""
+    if not isinstance(value, str):
+        raise RowError(f"{name!r} should hold strings, not {type(value).__name__}")
+    return _encodable(name, value)
+
+
+def _encodable(name: str, value: str) -> str:
+    try:
+        value.encode()
+    except UnicodeEncodeError:  # JSON can spell half a character; no tokenizer takes it
+        raise RowError(f"{name!r} holds half of a surrogate pair") from None
+    return value
+
+
+def find_file(folder: Path, names: Iterable[str], how: str) -> Path:
+    """Return the first file there is, plain or packed; `how` says how to get it otherwise."""
+    if not folder.is_dir():
+        raise InputError(f"there is no folder {folder}: {how}")
+    names = tuple(names)
+    for path in (folder / (name + packed) for name in names for packed in PACKED):
+        if path.is_file():
+            return path
+    raise InputError(f"{folder} has no {' or '.join(names)} (nor .xz, .gz): {how}")
+
+
+def open_file(path: Path) -> IO[bytes] | gzip.GzipFile:
+    """Open a plain or packed file for reading."""
+    try:
+        if path.suffix == ".xz":
+            return lzma.open(path)
+        return gzip.open(path) if path.suffix == ".gz" else path.open("rb")
+    except OSError as error:
+        raise InputError(f"cannot read {path}: {error.strerror or error}") from error
+
+
+def read_rows(path: Path) -> Iterator[Row | BadRow]:
+    """Yield every row of a file; a damaged packed file ends with a BadRow."""
+    line = 0
+    try:
+        with open_file(path) as lines:
+            for line, content in enumerate(lines, 1):
+                if content.strip():
+                    yield _parsed(str(path), line, content)
+    except (OSError, EOFError, lzma.LZMAError, zlib.error) as error:
+        yield BadRow(str(path), line + 1, f"the file is damaged from here on ({error})")
+
+
+def _parsed(file: str, line: int, content: bytes) -> Row | BadRow:
+    try:
+        fields = json.loads(content.decode("utf-8"))
+    except UnicodeDecodeError:
+        return BadRow(file, line, "not UTF-8")
+    except (ValueError, RecursionError) as error:
+        return BadRow(file, line, f"not JSON ({error})")
+    if not isinstance(fields, dict):
+        return BadRow(file, line, f"should be a JSON object, not {type(fields).__name__}")
+    return Row(file, line, fields)
+
+
+def from_rows(rows: Iterable[Row | BadRow], build: Callable[[Row], Example]) -> Iterator[Example | BadRow]:
+    """Build an example from every row; pass on the bad ones, and tell repeated ids apart by their line."""
+    seen = set()
+    for row in rows:
+        if isinstance(row, BadRow):
+            yield row
+            continue
+        try:
+            example = build(row)
+        except RowError as error:
+            yield BadRow(row.file, row.line, str(error))
+            continue
+        if example.id in seen:
+            example = replace(example, id=f"{example.id}#{row.line}")
+        seen.add(example.id)
+        yield example

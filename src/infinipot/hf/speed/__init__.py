@@ -1,0 +1,1 @@
+"""A loaded transformers model made fast on its device; its results stay."""

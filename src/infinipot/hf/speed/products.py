@@ -1,0 +1,119 @@
+"""A model's products on a CPU by oneDNN, on weights laid out for it once, and in bfloat16 if so wished.
+
+`mixed` rounds what goes into products to bfloat16, sums in float32 and keeps everything else (norms,
+attention, residual stream) in float32: twice the speed where the processor has instructions for it.
+The likeliest next tokens are computed again in float32. `float32` is exact, and still faster than
+the usual layout.
+The modules lose their plain weights: only for models we have loaded ourselves.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from infinipot.hf.speed.joint import FEW, TOGETHER, Joint, plain_linear
+
+ROWS = 2048  # tokens the layout is chosen for: a chunk
+LIKELY = 64  # next tokens whose logits are computed in float32
+
+
+def has_onednn() -> bool:
+    """Say whether torch can use oneDNN here."""
+    return bool(torch.backends.mkldnn.is_available())  # type: ignore[no-untyped-call]
+
+
+def has_bfloat16() -> bool:
+    """Say whether this processor multiplies bfloat16 itself."""
+    return has_onednn() and bool(torch.cpu._is_avx512_bf16_supported() or torch.cpu._is_amx_tile_supported())
+
+
+class Packed:
+    """One weight [out, in] in oneDNN's own layout."""
+
+    def __init__(self, weight: Tensor, bias: Tensor | None, dtype: torch.dtype, narrow: bool = False) -> None:
+        self.dtype, self.narrow = dtype, narrow
+        self.weight = torch.ops.mkldnn._reorder_linear_weight(weight.to(dtype), ROWS)
+        self.bias = None if bias is None else bias.to(dtype)
+
+    def __call__(self, x: Tensor) -> Tensor:
+        """The product for x [..., in], in x's own type, or as it is if what follows is a product again."""
+        given = x.to(self.dtype)
+        out: Tensor = torch.ops.mkldnn._linear_pointwise(given, self.weight, self.bias, "none", [], "")
+        return out if self.narrow else out.to(x.dtype)
+
+
+class PackedJoint(Joint):
+    """Several linear modules that share their input, or one, as a packed product."""
+
+    def __init__(self, modules: list[nn.Linear], dtype: torch.dtype, narrow: bool = False) -> None:
+        super().__init__(modules)
+        self.packed = Packed(self.weight, self.bias, dtype, narrow)
+        self.weight, self.bias = torch.empty(0), None  # laid out anew: not held twice
+
+    def product(self, x: Tensor) -> Tensor:
+        """All outputs in one."""
+        return self.packed(x)
+
+
+class Product(nn.Module):
+    """Stands for one of them."""
+
+    def __init__(self, joint: Joint, index: int) -> None:
+        super().__init__()
+        self.joint, self.index = joint, index
+
+    def forward(self, x: Tensor) -> Tensor:
+        """As the plain module, computed for its siblings on the way."""
+        return self.joint.output(x, self.index)
+
+
+class Head(nn.Module):
+    """The output head in bfloat16; for few tokens, whose next ones will be chosen, the likeliest exactly."""
+
+    def __init__(self, of: nn.Linear) -> None:
+        super().__init__()
+        self.weight, self.bias = of.weight, of.bias
+        self.packed = Packed(of.weight.data, None if of.bias is None else of.bias.data, torch.bfloat16)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Logits [..., V] in x's own type."""
+        logits = self.packed(x)
+        if x.shape[:-1].numel() > FEW:
+            return logits
+        places = logits.topk(min(LIKELY, logits.shape[-1]), dim=-1).indices  # [..., LIKELY]
+        rows = self.weight[places.reshape(-1)].view(*places.shape, -1)
+        exact = (rows @ x[..., None])[..., 0]
+        if self.bias is not None:
+            exact = exact + self.bias[places]
+        return logits.scatter(-1, places, exact)
+
+
+@torch.no_grad()
+def pack(model: nn.Module, decoder: nn.Module, dtype: torch.dtype) -> int:
+    """Lay out the weights of every plain linear module in `dtype`; return how many products."""
+    count = 0
+    for module in decoder.modules():
+        for names in (*TOGETHER, *((name,) for name, _ in list(module.named_children()))):
+            found: list[Any] = [getattr(module, name, None) for name in names]
+            if plain_linear(found):
+                _replace(module, names, found, dtype)
+                count += 1
+    head = model.get_output_embeddings()  # type: ignore[operator]  # torch types a module's attributes so
+    if plain_linear([head]):
+        rounded = dtype == torch.bfloat16
+        made = Head(head) if rounded else Product(PackedJoint([head], dtype), 0)
+        model.set_output_embeddings(made)  # type: ignore[operator]
+        count += 1
+    for weight in model.parameters():  # a copy of what is left, or the whole file would stay mapped for it
+        weight.data = weight.data.clone()
+    return count
+
+
+def _replace(module: nn.Module, names: tuple[str, ...], found: list[nn.Linear], dtype: torch.dtype) -> None:
+    between = names == TOGETHER[1]  # gate and up: only an activation lies before the next product
+    joint = PackedJoint(found, dtype, between)
+    for index, name in enumerate(names):
+        setattr(module, name, Product(joint, index))

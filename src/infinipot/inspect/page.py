@@ -1,0 +1,132 @@
+"""One HTML page to look into pots: the text, shaded by what is held, for two recipes side by side.
+
+It works from a file, without a network: styles, script, data and pictures are in it. Data are compressed
+bytes, which the browser unpacks; there are at most `MOMENTS` of them on the slider, so that the page's
+size follows the text's length and not the number of cycles.
+"""
+
+from __future__ import annotations
+
+import base64
+import html
+import json
+import zlib
+from collections.abc import Mapping, Sequence
+from importlib.resources import files
+from typing import Any
+
+import numpy as np
+
+from infinipot.inspect import measures, words
+from infinipot.inspect.findings import BINS, Findings
+from infinipot.inspect.pictures import Picture
+from infinipot.inspect.run import Run
+
+MOMENTS = 64  # positions of the slider
+
+
+def page(found: Findings, pictures: Sequence[Picture], facts: Mapping[str, str]) -> str:
+    """Return the page."""
+    here = files("infinipot.inspect")
+    style, body, script = ((here / f"page.{kind}").read_text("utf-8") for kind in ("css", "html", "js"))
+    data = json.dumps(payload(found.runs), ensure_ascii=False).replace("<", "\\u003c")
+    rows = "".join(f"<dt>{_e(name)}</dt><dd>{_e(text)}</dd>" for name, text in facts.items())
+    parts = [
+        "<h1>What the pot kept</h1>",
+        f"<dl>{rows}</dl>",
+        _answers(found),
+        body,
+        "<h2>Figures</h2>" if pictures else "",
+        *map(_figure, pictures),
+        f'<script type="application/json" id="data">{data}</script>',
+        f"<script>{script}</script>",
+    ]
+    return (
+        '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">\n'
+        '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
+        '<link rel="icon" href="data:,">\n'
+        f"<title>What the pot kept</title>\n<style>{style}</style></head>\n<body>\n"
+        + "\n".join(parts)
+        + "\n</body></html>\n"
+    )
+
+
+def payload(runs: Sequence[Run]) -> dict[str, Any]:
+    """What the page's script reads."""
+    record = runs[0].record
+    starts = words.words(record.pieces)
+    texts = words.texts(record.pieces, starts)
+    lengths = np.array([len(text.encode("utf-16-le")) // 2 for text in texts], np.uint32)
+    novelty = np.clip(10 * words.novelties(record.novelty, starts), 0, 255).astype(np.uint8)
+    return {
+        "text": "".join(texts),
+        "tokens": len(record.ids),
+        "layers": record.layers,
+        "heads": record.dropped.shape[1],
+        "lines": record.dropped.shape[0] * record.dropped.shape[1],
+        "bins": len(measures.bounds(len(record.ids), BINS)),
+        "starts": _packed(starts.astype(np.uint32)),
+        "lengths": _packed(lengths),
+        "novelty": _packed(novelty),
+        "recipes": [_recipe(run, starts) for run in runs],
+    }
+
+
+def _recipe(run: Run, starts: words.Starts) -> dict[str, Any]:
+    record = run.record
+    moments = measures.cycles(record, MOMENTS)
+    shares, maps, held = [], [], []
+    for cycle in moments:
+        mask = record.held(cycle)
+        shares.append(_eight_bits(words.shares(mask, starts)))
+        maps.append(_eight_bits(measures.retention(mask, BINS, record.seen(cycle))))
+        held.append(round(float(mask.sum(-1).mean())))
+    return {
+        "name": run.name,
+        "cycles": moments,
+        "total": record.cycles,
+        "tokens": [record.seen(cycle) for cycle in moments],
+        "held": held,
+        "share": _packed(np.stack(shares)),
+        "map": _packed(np.stack(maps)),
+    }
+
+
+def _eight_bits(shares: measures.Floats) -> Any:
+    """Shares as bytes; what is held at all is never 0."""
+    return np.ceil(255 * shares - 1e-9).clip(0, 255).astype(np.uint8)
+
+
+def _packed(values: Any) -> str:
+    return base64.b64encode(zlib.compress(np.ascontiguousarray(values).tobytes(), 6)).decode()
+
+
+def _answers(found: Findings) -> str:
+    heads = ["recipe", "answer", "cycles", "held a head", *(["hit rate"] if found.hits else [])]
+    rows = []
+    for run in found.runs:
+        record = run.record
+        cells = [run.name, run.answer, f"{record.cycles:,}", f"{record.held().sum(-1).mean():,.0f}"]
+        if found.hits:
+            cells.append(f"{100 * found.hits[run.name].mean():.1f}%")
+        rows.append("".join(f"<td{kind}>{_e(cell)}" for kind, cell in zip(_KINDS, cells, strict=False)))
+    head = "".join(f"<th{kind}>{told}" for kind, told in zip(_KINDS, heads, strict=False))
+    body = "".join(f"<tr>{row}</tr>" for row in rows)
+    return f"<div class=wide><table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>"
+
+
+_KINDS = ("", " class=answer", *[" class=n"] * 3)
+
+
+def _figure(picture: Picture) -> str:
+    light, dark = (base64.b64encode(data).decode() for data in (picture.light, picture.dark))
+    kind = "data:image/png;base64,"
+    return (
+        f'<figure><picture><source media="(prefers-color-scheme: dark)" srcset="{kind}{dark}">'
+        f'<img loading="lazy" alt="{_e(picture.caption)}" src="{kind}{light}"></picture>'
+        f"<figcaption>{_e(picture.caption)}</figcaption></figure>"
+    )
+
+
+def _e(text: str) -> str:
+    return html.escape(text)

@@ -1,0 +1,213 @@
+"""Figures 2 and 3 of the paper for a text of one's own, and a map of what is held.
+
+Each is drawn twice, for light and for dark pages. The only importer of matplotlib here, and a late one.
+"""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from infinipot.errors import ConfigError
+from infinipot.inspect.findings import Findings
+
+INK = {"light": "#1f2328", "dark": "#d7dce2"}
+COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#8c6bb1", "#999999")
+GLOBAL = "#888888"
+DPI = 130
+Draw = Callable[[Any, Findings], Any]
+
+
+@dataclass(frozen=True)
+class Picture:
+    """A PNG for each kind of page."""
+
+    name: str  # its file's
+    caption: str
+    light: bytes
+    dark: bytes
+
+
+def pictures(found: Findings) -> Iterator[Picture]:
+    """Yield the pictures that there are numbers for."""
+    plots = pyplot()
+    kinds: list[tuple[bool, str, str, Draw]] = [
+        (
+            bool(found.hits),
+            "hit-rate",
+            "Share of the tokens the answer attends to, with the whole text at hand, that the pot holds; "
+            "mean over a layer's heads (Figure 2, top).",
+            _hits,
+        ),
+        (
+            True,
+            "frequency",
+            "Where in the text the held tokens come from: share held, mean over heads (Figure 2, bottom).",
+            _frequency,
+        ),
+        (
+            bool(found.pairs),
+            "overlap",
+            "Share of held tokens that two pots have in common, cycle by cycle (Figure 3, top).",
+            _overlap,
+        ),
+        (
+            True,
+            "novelty",
+            "Summed novelty of a head's held tokens against the most there was: the most novel of all "
+            "tokens read, dotted (Figure 3, bottom).",
+            _novelty,
+        ),
+        (True, "retention", "Share held in the end, by layer and by place in the text.", _retention),
+    ]
+    for wanted, name, caption, draw in kinds:
+        if wanted:
+            yield Picture(name, caption, *(_png(plots, draw, found, page) for page in ("light", "dark")))
+
+
+def _png(plots: Any, draw: Draw, found: Findings, page: str) -> bytes:
+    return png(plots, lambda plots: draw(plots, found), page)
+
+
+def pyplot() -> Any:
+    """Return matplotlib's, which draws without a screen."""
+    try:
+        import matplotlib as mpl
+    except ImportError:
+        raise ConfigError("pictures need matplotlib: pip install 'infinipot[inspect]'") from None
+    mpl.use("Agg")
+    import matplotlib.pyplot as plt
+
+    return plt
+
+
+def png(plots: Any, draw: Callable[[Any], Any], page: str, ground: str | None = None) -> bytes:
+    """Draw for a kind of page, on a ground of its own or on the page's."""
+    ink = INK[page]
+    style = {
+        "text.color": ink,
+        "axes.labelcolor": ink,
+        "axes.edgecolor": ink,
+        "axes.titlesize": 10,
+        "axes.spines.top": False,
+        "axes.spines.right": False,
+        "xtick.color": ink,
+        "ytick.color": ink,
+        "font.size": 9,
+        "legend.frameon": False,
+    }
+    with plots.rc_context(style):
+        figure, stream = draw(plots), io.BytesIO()
+        look = {"transparent": True} if ground is None else {"facecolor": ground}
+        figure.savefig(stream, format="png", dpi=DPI, metadata={"Software": None}, **look)
+        plots.close(figure)
+    return stream.getvalue()
+
+
+def _hits(plots: Any, found: Findings) -> Any:
+    figure, axis = plots.subplots(figsize=(7.4, 3.6), layout="constrained")
+    for name, hits in found.hits.items():
+        told = f"{name} ({100 * hits.mean():.1f})"
+        axis.plot(
+            found.layers, 100 * hits.mean(1), label=told, color=_colour(found, name), marker="o", markersize=3
+        )
+    _labelled(axis, "layer", "hit rate, %")
+    axis.xaxis.get_major_locator().set_params(integer=True)
+    figure.legend(loc="outside right upper")
+    return figure
+
+
+def _frequency(plots: Any, found: Findings) -> Any:
+    chosen = spread_layers(len(found.layers))
+    rows = list(found.frequency.items())
+    size = (7.4, 0.6 + 1.15 * len(rows))
+    figure, axes = plots.subplots(
+        len(rows), len(chosen), figsize=size, squeeze=False, sharex=True, sharey="col", layout="constrained"
+    )
+    for line, (name, values) in zip(axes, rows, strict=True):
+        for axis, layer in zip(line, chosen, strict=True):
+            axis.stairs(100 * values[layer], _edges(found, values), fill=True, color=_colour(found, name))
+            roots(axis)
+        line[0].set_ylabel(_short(name))
+    for first, last, layer in zip(axes[0], axes[-1], chosen, strict=True):
+        first.set_title(f"layer {found.layers[layer]}")
+        last.set_xlabel("token of the text")
+    figure.supylabel("share held, %", fontsize=9)
+    return figure
+
+
+def spread_layers(count: int) -> list[int]:
+    """Which of some layers are shown: the paper's are the 1st and the 30th of 32."""
+    return sorted({0, round(0.94 * (count - 1))})
+
+
+def roots(axis: Any) -> None:
+    """A scale for shares held: of a long text most is dropped."""
+    axis.set_yscale("function", functions=(np.sqrt, np.square))
+    axis.set_ylim(0, 100)
+    axis.set_yticks([0, 5, 20, 50, 100])
+
+
+def _overlap(plots: Any, found: Findings) -> Any:
+    figure, axis = plots.subplots(figsize=(7.4, 3.2), layout="constrained")
+    for number, pair in enumerate(found.pairs):
+        label = " and ".join(pair.names)
+        share = 100 * pair.overlap.mean((1, 2))
+        axis.plot(
+            pair.tokens, share, label=label, color=COLOURS[number % len(COLOURS)], marker="o", markersize=3
+        )
+    _labelled(axis, "tokens read", "in common, %")
+    figure.legend(loc="outside upper left", ncols=2)
+    return figure
+
+
+def _novelty(plots: Any, found: Findings) -> Any:
+    figure, axis = plots.subplots(figsize=(7.4, 3.4), layout="constrained")
+    for name, novelty in found.novelty.items():
+        sums = novelty.held.mean((1, 2))
+        axis.plot(novelty.tokens, sums, label=name, color=_colour(found, name), marker="o", markersize=3)
+    first = found.novelty[found.runs[0].name]
+    axis.plot(first.tokens, first.best, color=GLOBAL, linestyle=":", label="the most there was")
+    _labelled(axis, "tokens read", "summed novelty, nats")
+    figure.legend(loc="outside right upper")
+    return figure
+
+
+def _retention(plots: Any, found: Findings) -> Any:
+    rows = list(found.frequency.items())
+    figure, axes = plots.subplots(
+        len(rows), 1, figsize=(7.4, 0.6 + 1.6 * len(rows)), squeeze=False, sharex=True, layout="constrained"
+    )
+    scale = plots.matplotlib.colors.PowerNorm(0.5, 0, 100)  # of a long text most is dropped
+    for axis, (name, values) in zip(axes.flat, rows, strict=True):
+        edges = _edges(found, values)
+        place = (edges[0], edges[-1], len(found.layers) - 0.5, -0.5)
+        shown = axis.imshow(100 * values, cmap="viridis", norm=scale, aspect="auto", extent=place)
+        axis.set_title(name, loc="left")
+        axis.set_ylabel("layer")
+    axes.flat[-1].set_xlabel("token of the text")
+    figure.colorbar(shown, ax=axes, label="share held, %", shrink=0.8)
+    return figure
+
+
+def _edges(found: Findings, values: Any) -> Any:
+    return np.linspace(0, len(found.runs[0].record.ids), values.shape[-1] + 1)
+
+
+def _labelled(axis: Any, across: str, up: str) -> None:
+    axis.set_xlabel(across)
+    axis.set_ylabel(up)
+    axis.set_ylim(bottom=0)
+
+
+def _colour(found: Findings, name: str) -> str:
+    names = [run.name for run in found.runs]
+    return COLOURS[names.index(name) % len(COLOURS)] if name in names else GLOBAL
+
+
+def _short(name: str) -> str:
+    return name.replace(" ", "\n", 1)

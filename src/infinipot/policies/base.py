@@ -1,0 +1,70 @@
+"""What an eviction method is, and where methods are found.
+
+A policy is a frozen dataclass: it says which evidence it needs, so that only
+that is computed, and picks the slots to keep. Packages add policies through
+the entry point group `infinipot.policies`; our own use it too.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from typing import ClassVar
+
+import torch
+from torch import Tensor
+
+from infinipot.core.evidence import Evidence, Need
+
+GROUP = "infinipot.policies"
+
+
+@dataclass(frozen=True)
+class Policy(ABC):
+    """Chooses which slots survive a distillation.
+
+    A field of the dataclass is a knob of the recipe of the same name.
+    """
+
+    paper: ClassVar[str] = ""
+    deviations: ClassVar[str] = "none known"
+
+    @property
+    @abstractmethod
+    def needs(self) -> frozenset[Need]:
+        """Evidence to gather; what is not named is not computed."""
+
+    @property
+    def last(self) -> int:
+        """How many of the latest tokens' attention `Evidence.last` sums, where it is needed."""
+        return 1
+
+    @property
+    def least(self) -> int:
+        """The smallest budget that leaves anything to choose."""
+        return 1
+
+    @abstractmethod
+    def select(self, evidence: Evidence, budget: int) -> Tensor:
+        """Return exactly `budget` distinct slots to keep, ascending: [B, Hkv, budget].
+
+        A row of B is one layer of one sequence; rows are chosen independently.
+        """
+
+    def aged(self, novelty: Tensor) -> Tensor:
+        """What becomes of the kept slots' novelty [B, Hkv, n] after a distillation."""
+        return novelty
+
+
+@dataclass(frozen=True)
+class ScoredPolicy(Policy):
+    """A policy that keeps the slots of the highest score; protected ones first."""
+
+    @abstractmethod
+    def score(self, evidence: Evidence, budget: int) -> Tensor:
+        """Importance of every slot [B, Hkv, S]; infinite for one that must stay."""
+
+    def select(self, evidence: Evidence, budget: int) -> Tensor:
+        """Keep the `budget` best slots, in reading order."""
+        score = self.score(evidence, budget).masked_fill(evidence.protected, torch.inf)
+        return score.topk(budget, dim=-1).indices.sort(dim=-1).values

@@ -1,0 +1,193 @@
+"""Which words a pot still holds: the ids of tokens that some head kept, in bounded memory.
+
+A pot knows where in the text each slot came from, not what stood there. A trace remembers
+the ids, and forgets those that no head holds any more: never more than twice as many as there
+are slots, and looked through only when they have doubled, so that reading does not wait for it.
+"""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from itertools import pairwise
+
+import torch
+from torch import Tensor
+
+from infinipot.core.pot import Pot
+from infinipot.core.state import State
+from infinipot.errors import InputError
+from infinipot.text.detokenize import Detokenizer
+from infinipot.text.tokenizer import Tokenizer
+
+Column = tuple[Tensor, Tensor]  # places and novelty [B, Hkv, S] of a layer's slots
+Token = tuple[int, str, float, float]  # place, text, share, novelty
+LEAST = 65_536  # ids that are kept without a look
+
+
+@dataclass(frozen=True)
+class Word:
+    """A word of the text that is still held."""
+
+    text: str
+    start: int  # its first token's place in the text
+    end: int  # the place after its last token
+    share: float  # of all layers and heads, how many hold it: the mean over its tokens
+    novelty: float  # of its most novel token
+
+
+class Trace:
+    """Ids of the tokens in a pot, by their place in the text."""
+
+    def __init__(self) -> None:
+        self.total = 0  # tokens ever written
+        self._places, self._ids = array("q"), array("q")
+        self._limit = LEAST
+
+    def __len__(self) -> int:
+        return len(self._ids)
+
+    def add(self, tokens: Iterable[int], pot: Pot) -> None:
+        """Take note of tokens written into the pot."""
+        before = len(self._ids)
+        self._ids.extend(tokens)
+        more = len(self._ids) - before
+        self._places.extend(range(self.total, self.total + more))
+        self.total += more
+        if len(self._ids) > self._limit:
+            self._forget(pot)
+            self._limit = max(LEAST, 2 * len(self._ids))
+
+    def _forget(self, pot: Pot) -> None:
+        """Drop what no head holds."""
+        held = torch.cat([source.flatten().cpu() for source, _ in columns(pot)])
+        places = torch.tensor(self._places)
+        stays = torch.isin(places, held)
+        ids = torch.tensor(self._ids)
+        self._places, self._ids = array("q", places[stays].tolist()), array("q", ids[stays].tolist())
+
+    def clear(self) -> None:
+        """Forget everything."""
+        self.total, self._limit = 0, LEAST
+        self._places, self._ids = array("q"), array("q")
+
+    def copy(self) -> Trace:
+        """Return an independent copy."""
+        twin = Trace()
+        twin.total, twin._limit = self.total, self._limit
+        twin._places, twin._ids = self._places[:], self._ids[:]
+        return twin
+
+    def state(self, pot: Pot) -> State:
+        """Return what of it the pot still holds."""
+        self._forget(pot)
+        tensors = {"places": torch.tensor(self._places), "ids": torch.tensor(self._ids)}
+        return State(tensors, {"total": self.total})
+
+    def restore(self, state: State) -> None:
+        """Take over a state."""
+        places, ids = state.tensors.get("places"), state.tensors.get("ids")
+        total = state.number("total", 0, 2**62)
+        if places is None or ids is None or places.shape != ids.shape or not _sound(places, ids, total):
+            raise InputError("this state's trace is damaged: make the pot again")
+        self.total = total
+        self._places, self._ids = array("q", places.tolist()), array("q", ids.tolist())
+        self._limit = max(LEAST, 2 * len(self._ids))
+
+    def words(self, columns: Iterable[Column], tokenizer: Tokenizer, first: int = 0) -> list[Word]:
+        """Return the words that are held, in reading order; tokens before `first` are the prompt's."""
+        if not self._ids:
+            return []
+        places = torch.tensor(self._places)
+        shares, novelty = _held(columns, places, self.total)
+        seen = (shares > 0) & (places >= first)
+        rows = zip(
+            places[seen].tolist(),
+            torch.tensor(self._ids)[seen].tolist(),
+            shares[seen].tolist(),
+            novelty[seen].tolist(),
+            strict=True,
+        )
+        return [_word(tokens, first) for tokens in _words(rows, tokenizer)]
+
+
+def words_of(state: State, tokenizer: Tokenizer, first: int = 0) -> list[Word]:
+    """Return the words that a reader's state holds; no model is needed."""
+    trace, pot = Trace(), state.part("pot")
+    trace.restore(state.part("trace"))
+    parts = [pot.part(name) for name in sorted({key.partition(".")[0] for key in pot.tensors})]
+    held = [_column(part) for part in parts if "source" in part.tensors]
+    return trace.words(held, tokenizer, first)
+
+
+def _column(part: State) -> Column:
+    """A layer's places and novelty, if they are what a pot holds: a state may come from a stranger's file."""
+    source, novelty = part.tensors["source"], part.tensors.get("novelty")
+    known = novelty is not None and novelty.shape == source.shape and novelty.is_floating_point()
+    if novelty is None or not known or source.dim() != 3 or source.dtype != torch.long:
+        raise InputError("this state's slots are damaged: make the pot again")
+    return source, novelty
+
+
+def _sound(places: Tensor, ids: Tensor, total: int) -> bool:
+    """Say whether places are in reading order and ids can be ids."""
+    if places.dim() == 1 and not len(places):
+        return True
+    if places.dim() != 1 or places.dtype != torch.long or ids.dtype != torch.long:
+        return False
+    ordered = bool((places.diff() > 0).all()) and 0 <= int(places[0]) <= int(places[-1]) < total
+    return ordered and 0 <= int(ids.min()) <= int(ids.max()) < 2**31
+
+
+def columns(pot: Pot) -> list[Column]:
+    """Where the slots of each layer came from, and how novel they were."""
+    return [(layer.source[..., : layer.fill], layer.novelty[..., : layer.fill]) for layer in pot.pot_layers]
+
+
+def _held(columns: Iterable[Column], places: Tensor, total: int) -> tuple[Tensor, Tensor]:
+    """The share of layers and heads that hold each of these places [N], in order, and its novelty where held.
+
+    Memory follows what is held, not the length of the text.
+    """
+    counts, novelty = torch.zeros(len(places)), torch.zeros(len(places))
+    rows = 0
+    for source, novel in columns:
+        rows += source.shape[0] * source.shape[1]
+        held = source.cpu().flatten().contiguous()
+        if held.numel() and int(held.max()) >= total:
+            raise InputError("this pot's trace is of another text: make the pot again")
+        at = torch.searchsorted(places, held).clamp(max=len(places) - 1)
+        known = places[at] == held
+        counts += torch.bincount(at[known], minlength=len(places))
+        novelty[at[known]] = novel.cpu().flatten()[known].float()
+    return counts / max(1, rows), novelty
+
+
+def _words(rows: Iterable[tuple[int, int, float, float]], tokenizer: Tokenizer) -> Iterator[list[Token]]:
+    """Tokens, a word at a time: it ends before a space, and where the next token of the text is missing."""
+    word: list[Token] = []
+    for run in _runs(rows):
+        text = Detokenizer(tokenizer)
+        pieces = [text.push(row[1]) for row in run]
+        pieces[-1] += text.flush()
+        for (place, _, share, novelty), piece in zip(run, pieces, strict=True):
+            if word and piece[:1].isspace():
+                yield word
+                word = []
+            word.append((place, piece, share, novelty))
+        yield word
+        word = []
+
+
+def _runs(rows: Iterable[tuple[int, int, float, float]]) -> Iterator[list[tuple[int, int, float, float]]]:
+    """Rows whose places follow each other."""
+    every = list(rows)
+    cuts = [0, *(k for k, (a, b) in enumerate(pairwise(every), 1) if b[0] != a[0] + 1), len(every)]
+    return (every[a:b] for a, b in pairwise(cuts) if a < b)
+
+
+def _word(tokens: list[Token], first: int) -> Word:
+    share = sum(token[2] for token in tokens) / len(tokens)
+    text, novelty = "".join(token[1] for token in tokens), max(token[3] for token in tokens)
+    return Word(text, tokens[0][0] - first, tokens[-1][0] + 1 - first, round(share, 4), round(novelty, 2))

@@ -1,0 +1,57 @@
+"""Public test doubles that need no downloads: a tokenizer whose ids are bytes.
+
+For tests of code that uses a tokenizer, here and in other projects. Deliberately knows nothing of
+transformers, nor of any real vocabulary.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+
+from infinipot.text.tokenizer import (
+    CHAT_ASK_BEFORE,
+    PLAIN_ASK_AFTER,
+    PLAIN_ASK_BEFORE,
+    PLAIN_TURN_AFTER,
+    PLAIN_TURN_BEFORE,
+    Format,
+    Frame,
+    around,
+)
+
+BEGIN, END, USER, ASSISTANT = 256, 257, 258, 259
+
+
+class ByteTokenizer:
+    """`infinipot.text.tokenizer.Tokenizer` with one id per UTF-8 byte, then four control ids.
+
+    A chat reads BEGIN USER document question END ASSISTANT answer END USER question END ASSISTANT.
+    """
+
+    vocab_size = 260
+    stop_ids = frozenset({END})
+
+    def encode(self, text: str) -> list[int]:
+        """Ids of the text alone: its bytes, so never a control id."""
+        return list(text.encode())
+
+    def encode_stream(self, pieces: Iterable[str]) -> Iterator[list[int]]:
+        """Yield the ids of each piece; bytes need no context."""
+        return (self.encode(piece) for piece in pieces if piece)
+
+    def decode(self, ids: Sequence[int]) -> str:
+        """Text of the ids; control ids have none."""
+        return bytes(i for i in ids if i < BEGIN).decode(errors="replace")
+
+    def dialogue(self, roles: Sequence[str], format: Format) -> list[tuple[int, ...]]:
+        """Return what goes before each message, and after the last."""
+        return around(roles, self.frame(format))
+
+    def frame(self, format: Format) -> Frame:
+        """Return what goes around document, questions and answers in the named format."""
+        if format == "chat":
+            middle = tuple(self.encode(CHAT_ASK_BEFORE))
+            return Frame((BEGIN, USER), middle, (END, ASSISTANT), (END, USER), (END, ASSISTANT))
+        texts = (PLAIN_ASK_BEFORE, PLAIN_ASK_AFTER, PLAIN_TURN_BEFORE, PLAIN_TURN_AFTER)
+        ask_before, ask_after, turn_before, turn_after = (tuple(self.encode(text)) for text in texts)
+        return Frame((BEGIN,), ask_before, ask_after, turn_before, turn_after)

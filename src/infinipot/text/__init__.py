@@ -1,0 +1,1 @@
+"""Texts, ids and what lies between: files, windows, tokenizers, detokenizing. No tensors."""

@@ -1,0 +1,124 @@
+"""From ids that arrive one by one to text that can be shown: whole characters, up to a stop string.
+
+Knows a tokenizer only as its protocol; no model, no tensor.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from infinipot.text.tokenizer import Tokenizer
+
+_UNFINISHED = "\ufffd"
+_HOLD = 64  # tokens a Detokenizer keeps back at most
+
+
+class Detokenizer:
+    """Text of ids that arrive one by one; all it returns, joined, is `decode` of all ids.
+
+    A token is decoded after one earlier token, the anchor, because some tokenizers drop the
+    space in front of a text's first word; so the cost of a token does not grow with the answer.
+    Held back are an unfinished character, and runs of SentencePiece byte tokens
+    (`byte_fallback_ids`, which a tokenizer may declare): those are decoded as one, so a later
+    byte can undo earlier ones. Past `_HOLD` tokens such a run is given out as it stands.
+    """
+
+    def __init__(self, tokenizer: Tokenizer) -> None:
+        self._decode = tokenizer.decode
+        self._joint: frozenset[int] = getattr(tokenizer, "byte_fallback_ids", frozenset())
+        self._reset()
+
+    def _reset(self) -> None:
+        self._anchor: list[int] = []
+        self._skip = 0  # characters of the anchor
+        self._pending: list[int] = []
+        self._given = 0  # characters of the pending ids already returned
+
+    def push(self, token: int) -> str:
+        """Take one id; return the text that no later id can change."""
+        self._pending.append(token)
+        if len(self._pending) >= _HOLD:
+            return self._shorten(self._boundary())
+        if token in self._joint:
+            return ""
+        text = self._text(self._pending)
+        if text.endswith(_UNFINISHED):
+            return self._give(text[:-1])
+        new = self._give(text)
+        self._settle(token, text)
+        return new
+
+    def flush(self) -> str:
+        """Return what was held back, and start anew."""
+        rest = self._text(self._pending)[self._given :]
+        self._reset()
+        return rest
+
+    def _text(self, ids: Sequence[int]) -> str:
+        return self._decode([*self._anchor, *ids])[self._skip :] if ids else ""
+
+    def _give(self, text: str) -> str:
+        new, self._given = text[self._given :], max(self._given, len(text))
+        return new
+
+    def _settle(self, token: int, text: str) -> None:
+        """Forget the pending ids, whose text is whole, once there is an anchor to go on from."""
+        alone = self._decode([token])
+        if alone and _UNFINISHED not in alone:
+            self._anchor, self._skip = [token], len(alone)
+        elif text and not self._anchor:
+            self._anchor, self._skip = self._pending, len(text)
+        if self._anchor:
+            self._pending, self._given = [], 0
+
+    def _boundary(self) -> int:
+        """Where the pending ids come apart with the fewest broken characters."""
+        ids, count = self._pending, len(self._pending)
+
+        def broken(k: int) -> int:
+            return (self._text(ids[:k]) + self._text(ids[k:])).count(_UNFINISHED)
+
+        return min(range(count // 2, count + 1), key=broken)
+
+    def _shorten(self, count: int) -> str:
+        text = self._text(self._pending[:count])
+        new, self._given = text[self._given :], max(0, self._given - len(text))
+        del self._pending[:count]
+        return new
+
+
+class Until:
+    """Text of ids that arrive one by one, up to the first of some stop strings, which is not given out.
+
+    Text that may still become a stop string is held back.
+    """
+
+    def __init__(self, text: Detokenizer, stops: Sequence[str]) -> None:
+        self._text, self._stops = text, [stop for stop in stops if stop]
+        self._held = ""
+        self.stopped = False
+
+    def push(self, token: int) -> str:
+        """Take one id; return the text that no later id can change or stop."""
+        return self._take(self._text.push(token))
+
+    def flush(self) -> str:
+        """Return what was held back."""
+        return self._take(self._text.flush(), last=True)
+
+    def _take(self, piece: str, last: bool = False) -> str:
+        if self.stopped:
+            return ""
+        said = self._held + piece
+        found = [at for stop in self._stops if (at := said.find(stop)) >= 0]
+        if found:
+            self.stopped, self._held = True, ""
+            return said[: min(found)]
+        hold = 0 if last else max((_overlap(said, stop) for stop in self._stops), default=0)
+        self._held = said[len(said) - hold :]
+        return said[: len(said) - hold]
+
+
+def _overlap(said: str, stop: str) -> int:
+    """Length of the longest end of `said` that a stop string begins with."""
+    return next((n for n in range(min(len(stop), len(said)), 0, -1) if said.endswith(stop[:n])), 0)

@@ -1,0 +1,240 @@
+"""Decoding at fixed shapes gives the plain path's tokens and pots; no GPU needed, graphs are only replays."""
+
+from __future__ import annotations
+
+import copy
+from dataclasses import replace
+from functools import cache
+
+import pytest
+import torch
+
+from families import build
+from infinipot.core.attention import attend, attend_fixed
+from infinipot.core.cuda.dispatch import _OrPlain, fused
+from infinipot.core.cuda.graphs import MOST, Static
+from infinipot.hf.model import HFModel
+from infinipot.reading.reader import Reader
+from infinipot.reading.sampling import Generation
+from infinipot.recipes.recipe import Recipe
+from infinipot.testing.model import ToyModel
+from infinipot.testing.tokenizer import ByteTokenizer
+
+TEXT = "The quick brown fox jumps over the lazy dog. "
+
+
+class Endless(ByteTokenizer):
+    stop_ids = frozenset()
+
+
+@cache
+def model(family: str) -> HFModel:
+    return HFModel(copy.deepcopy(build(family)))
+
+
+def pair(engine, name: str = "infinipot", **options) -> tuple[Reader, Reader]:
+    """The same reader twice, the second decoding at fixed shapes."""
+    recipe = replace(Recipe.named(name, capacity=64, **options), catalyst="a b")
+    plain, static = (recipe.reader(engine, Endless()) for _ in range(2))
+    static._static = Static(static.pot, capture=False)
+    return plain, static
+
+
+def same_pots(a: Reader, b: Reader) -> None:
+    for one, two in zip(a.pot.pot_layers, b.pot.pot_layers, strict=True):
+        assert (one.fill, one.tokens, one.anchored) == (two.fill, two.tokens, two.anchored)
+        assert one.clock.item() == two.clock.item() == one.tokens
+        for column in ("source", "novelty", "keys", "values"):
+            left, right = (getattr(layer, column)[:, :, : layer.fill] for layer in (one, two))
+            torch.testing.assert_close(left, right, atol=1e-4, rtol=1e-4)
+
+
+@pytest.mark.parametrize("family", ["llama-2", "llama-3.1", "phi-3", "qwen3", "llama-dynamic"])
+def test_families_decode_the_same_at_fixed_shapes(family: str) -> None:
+    plain, static = pair(model(family))
+    for one in (plain, static):
+        one.read(TEXT * 4)
+    wanted = Generation(max_new_tokens=90)  # longer than the pot: distilled on the way
+    first = [list(one.generate(one._closing("go on"), wanted)) for one in (plain, static)]
+    assert first[0] == first[1]
+    assert static.tail.hidden is not None
+    same_pots(plain, static)
+    second = ["".join(one.chat("and then?", Generation(20))) for one in (plain, static)]
+    assert second[0] == second[1]
+    same_pots(plain, static)
+
+
+@pytest.mark.parametrize("name", ["infinipot", "cap-only", "nuc-only", "sirllm", "streaming-llm", "swa"])
+def test_recipes_decode_the_same_at_fixed_shapes(name: str) -> None:
+    plain, static = pair(ToyModel(), name)
+    for one in (plain, static):
+        one.read(TEXT * 4)
+        one.said = ["".join(one.chat("so?", Generation(30))) for _ in range(3)]
+    assert plain.said == static.said
+    same_pots(plain, static)
+
+
+def test_asking_leaves_no_trace_and_an_abandoned_answer_is_known() -> None:
+    plain, static = pair(ToyModel())
+    for one in (plain, static):
+        one.read(TEXT * 3)
+        one.asked = [one.ask("what?", Generation(9)) for _ in range(2)]
+    assert plain.asked == static.asked
+    assert static.asked[0] == static.asked[1]
+    same_pots(plain, static)
+    for one in (plain, static):
+        answer = one.chat("tell me", Generation(20))
+        for _ in range(5):
+            next(answer)
+        answer.close()
+    same_pots(plain, static)
+
+
+@pytest.mark.parametrize("then", ["read", "ask", "fork", "clear"])
+def test_an_answer_left_suspended_is_known_to_what_follows(then: str) -> None:
+    plain, static = pair(ToyModel())
+    pots = []
+    for one in (plain, static):
+        one.read(TEXT * 2)
+        answer = one.chat("tell me", Generation(30))
+        for _ in range(4):
+            next(answer)
+        if then == "read":
+            one.read("and more")
+        elif then == "ask":
+            one.ask("what?", Generation(5))
+        elif then == "fork":
+            one = one.fork()
+            one.read("and more")
+        else:
+            one.clear()
+            one.read("a new text")
+        pots.append(one)
+        answer.close()
+    assert pots[0].ask("so?", Generation(12)) == pots[1].ask("so?", Generation(12))
+    assert pots[0].pot.tokens == pots[1].pot.tokens
+    assert pots[0].pot.fill == pots[1].pot.fill
+
+
+def test_asking_before_reading_leaves_an_empty_pot() -> None:
+    plain, static = pair(ToyModel())
+    for one in (plain, static):
+        one.ask("hello?", Generation(5))
+        assert one.pot.fill == one.pot.tokens == 0
+        one.read(TEXT * 2)
+    same_pots(plain, static)
+
+
+def test_graphs_are_few() -> None:
+    static = Replays(ToyModel().new_pot(32, 16))
+    for key in ((n,) for n in range(40)):
+        for one in (key, (0,), key, key):
+            static.run(one, [torch.zeros(1)], lambda x: x)
+    assert set(static._graphs) == {(0,), *((n,) for n in range(41 - MOST, 40))}  # those used last
+
+
+def test_a_policy_that_watches_every_token_decodes_plainly() -> None:
+    _, static = pair(ToyModel(), "h2o")
+    static.read(TEXT * 3)
+    list(static.chat("so?", Generation(5)))
+    assert static.tail.hidden is None
+
+
+def test_what_cannot_be_captured_says_why() -> None:
+    cuda, cpu = torch.device("cuda"), torch.device("cpu")
+    pot = ToyModel().new_pot(32, 16)
+    assert "CUDA" in Static.obstacle(pot, cpu)
+    assert Static.obstacle(pot, cuda) == ""
+    assert "shapes" in Static.obstacle(Recipe.named("full").reader(ToyModel(), ByteTokenizer()).pot, cuda)
+    assert "last token" in Static.obstacle(Recipe.named("tova").reader(ToyModel(), ByteTokenizer()).pot, cuda)
+    assert "local layers" in Static.obstacle(model("gemma-2").new_pot(32, 16), cuda)
+
+
+@pytest.mark.parametrize("softcap", [None, 5.0])
+@pytest.mark.parametrize("slots", [48, 31])
+def test_fixed_attention_is_attention_on_the_filled_slots(slots: int, softcap: float | None) -> None:
+    query, keys, values = torch.randn(2, 6, 1, 8), torch.randn(2, 2, slots, 8), torch.randn(2, 2, slots, 5)
+    for fill in (1, 7, slots - 1):
+        found = attend_fixed(query, keys, values, 0.4, torch.tensor([fill]), softcap)
+        wanted = attend(query, keys[:, :, : fill + 1], values[:, :, : fill + 1], 0.4, None, softcap)
+        torch.testing.assert_close(found, wanted, atol=1e-5, rtol=1e-5)
+
+
+class Fails(Static):
+    """Captures nothing: as with a model that asks the host in the middle of its forward."""
+
+    def _captured(self, compute):
+        for layer in self.pot.pot_layers:  # the host's side of it has happened, the device's has not
+            layer.fill, layer.tokens, layer.anchored = layer.fill + 3, layer.tokens + 3, 7
+        self.pot.cycles += 1
+        raise RuntimeError("operation not permitted when stream is capturing\nand more")
+
+
+class Replays(Static):
+    """Stands in for a GPU: a replay computes again from the pot's tensors, as recorded; cycles only."""
+
+    def run(self, key, inputs, compute, often=1):
+        return compute(*inputs) if key[:1] == ("decode",) else super().run(key, inputs, compute, often)
+
+    def _captured(self, compute):
+        state = [layer.copy() for layer in self.pot.pot_layers]
+        out = compute()
+        for layer, saved in zip(self.pot.pot_layers, state, strict=True):  # capture computes nothing
+            numbers = layer.fill, layer.tokens, layer.anchored
+            layer.restore(saved)
+            layer.fill, layer.tokens, layer.anchored = numbers
+        return Again(self, compute, out, [(x.fill, x.tokens, x.anchored) for x in state]), out
+
+
+class Again:
+    def __init__(self, static, compute, out, before) -> None:
+        self.static, self.compute, self.out, self.before = static, compute, out, before
+
+    def replay(self) -> None:
+        layers, pot = self.static.pot.pot_layers, self.static.pot
+        now = [(layer.fill, layer.tokens, layer.anchored) for layer in layers], pot.cycles
+        for layer, (fill, _, anchored) in zip(layers, self.before, strict=True):
+            layer.fill, layer.anchored = fill, anchored
+        self.out.copy_(self.compute())
+        for layer, numbers in zip(layers, now[0], strict=True):  # a replay tells the host nothing
+            layer.fill, layer.tokens, layer.anchored = numbers
+        pot.cycles = now[1]
+
+
+def test_replayed_cycles_leave_the_pot_of_plain_ones() -> None:
+    plain, static = pair(ToyModel())
+    static.capture_after = 1
+    static._static = Replays(static.pot)
+    for one in (plain, static):
+        one.read(TEXT * 12)
+        one.said = ["".join(one.chat("so?", Generation(70))) for _ in range(2)]
+        one.read(TEXT * 6)
+    assert len(static._static._graphs) >= 1
+    assert plain.said == static.said
+    assert plain.progress().cycles == static.progress().cycles
+    same_pots(plain, static)
+
+
+def test_what_cannot_be_captured_runs_plainly_and_says_so() -> None:
+    plain, static = pair(ToyModel())
+    static.capture_after = 1
+    static._static = Fails(static.pot)
+    with pytest.warns(UserWarning, match="not captured, so slower: operation not permitted when"):
+        static.read(TEXT * 9)
+    plain.read(TEXT * 9)
+    assert static._static.reason == "operation not permitted when stream is capturing"
+    assert plain.ask("so?", Generation(20)) == static.ask("so?", Generation(20))
+
+
+def test_what_cannot_be_compiled_runs_unfused() -> None:
+    def double(x: torch.Tensor) -> torch.Tensor:
+        return 2 * x
+
+    def broken(x: torch.Tensor) -> torch.Tensor:
+        raise torch._dynamo.exc.TorchDynamoException("no C compiler")
+
+    either = _OrPlain(double, broken)
+    with pytest.warns(UserWarning, match="double runs unfused"):
+        assert either(torch.ones(1)) == 2
+    assert either(torch.ones(1)) == 2  # quietly from now on
+    assert fused(double, torch.device("cpu")) is double

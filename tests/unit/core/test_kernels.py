@@ -1,0 +1,119 @@
+"""Every Triton kernel against its slow twin: on a GPU as it is, elsewhere in Triton's interpreter."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from infinipot.core import scores
+from infinipot.core.attention import _merged, attend_fixed
+from infinipot.core.cuda import kernels
+from infinipot.core.pot_layer import PotLayer
+from infinipot.core.rope import Rotation
+
+DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
+SHAPES = [(4, 2, 64), (9, 3, 64), (2, 2, 128)]  # query heads, KV heads, dimension
+
+
+def some(*shape: int, dtype: torch.dtype = torch.float16) -> torch.Tensor:
+    return torch.randn(*shape, device=DEVICE).to(dtype)
+
+
+def addresses(tensors: list[torch.Tensor]) -> torch.Tensor:
+    return torch.tensor([tensor.data_ptr() for tensor in tensors], device=DEVICE)
+
+
+def close(found: torch.Tensor, wanted: torch.Tensor, most: float = 2e-3) -> bool:
+    wanted = wanted.double()
+    return float((found.double() - wanted).norm() / wanted.norm()) < most
+
+
+@pytest.mark.parametrize(("heads", "kv_heads", "dim"), SHAPES)
+@pytest.mark.parametrize("fills", [(0, 3), (255, 256), (299, 300)])
+def test_one_new_token_a_pot(heads, kv_heads, dim, fills):
+    slots = 300
+    keys, values = ([some(1, kv_heads, slots, dim) for _ in fills] for _ in range(2))
+    queries = some(2, heads, 1, dim)
+    fresh, fresh_values = some(2, kv_heads, 1, dim), some(2, kv_heads, 1, dim)
+    before = [key.clone() for key in keys]
+    length = torch.tensor(fills, device=DEVICE)
+    found = kernels.attend_rows(
+        queries, fresh, fresh_values, addresses(keys), addresses(values), length, slots, dim**-0.5
+    )
+    for row, fill in enumerate(fills):
+        if fill < slots:
+            before[row][:, :, fill] = fresh[row, :, 0]
+            assert torch.equal(values[row][0, :, fill], fresh_values[row, :, 0])
+        assert torch.equal(keys[row], before[row])  # the new entry is there, and nothing else changed
+        wanted = attend_fixed(
+            queries[row : row + 1].double(),
+            keys[row].double(),
+            values[row].double(),
+            dim**-0.5,
+            length[row : row + 1],
+        )
+        assert close(found[row], wanted[0])
+
+
+@pytest.mark.parametrize(("heads", "kv_heads", "dim"), SHAPES)
+@pytest.mark.parametrize(("count", "seen"), [(3, 200), (40, 130), (1, 128), (20, 20)])
+def test_what_the_catalyst_attends_to(heads, kv_heads, dim, count, seen):
+    queries = some(2, count, heads, dim).transpose(1, 2)
+    keys = some(2, kv_heads, seen + 9, dim)[:, :, :seen]
+    found = kernels.received(queries, keys, dim**-0.5)
+    assert close(found, scores.received(queries.double(), keys.double(), dim**-0.5))
+
+
+def layer(rotation: Rotation, fill: int, kv_heads: int, dim: int) -> PotLayer:
+    made = PotLayer(96, 48, rotation)
+    made.append(some(1, kv_heads, fill, dim), some(1, kv_heads, fill, dim))
+    made.novelty.uniform_()
+    made.running.uniform_()
+    return made
+
+
+@pytest.mark.parametrize(("kv_heads", "dim"), [(2, 64), (1, 128)])
+def test_keeping_slots_of_all_layers(kv_heads, dim):
+    rotation = Rotation(10000.0 ** (-torch.arange(0, dim, 2, device=DEVICE) / dim), 192)
+    layers = [layer(rotation, 90, kv_heads, dim) for _ in range(3)]
+    twins = [one.copy() for one in layers]
+    for count in (48, 40):  # the second time some slots have anchors
+        slots = torch.rand(3, 1, kv_heads, layers[0].fill, device=DEVICE).topk(count).indices.sort().values
+        table = torch.stack(
+            [
+                addresses([x.keys, x.anchors, x.written, x.values, x.source, x.novelty, x.running])
+                for x in layers
+            ]
+        )
+        kernels.keep(
+            table, slots, rotation.cos, rotation.sin, layers[0].anchored, 96, 48, layers[0].keys.dtype, True
+        )
+        for one, twin, chosen in zip(layers, twins, slots, strict=True):
+            twin.keep(chosen)
+            one.fill = one.anchored = count
+            for name in ("values", "source", "novelty", "running", "anchors", "written"):
+                assert torch.equal(getattr(one, name)[:, :, :count], getattr(twin, name)[:, :, :count]), name
+            assert close(one.keys[:, :, :count], twin.keys[:, :, :count])
+            more = some(1, kv_heads, 30, dim), some(1, kv_heads, 30, dim)
+            one.append(*more)
+            twin.append(*more)
+
+
+def test_appending_a_chunk():
+    rotation = Rotation(torch.ones(32, device=DEVICE), 192)
+    one = layer(rotation, 20, 2, 64)
+    twin = one.copy()
+    keys, values = (some(1, 70, 2, 64).transpose(1, 2) for _ in range(2))
+    columns = [one.keys, one.values, one.source, one.novelty, one.running]
+    kernels.append(keys, values, columns, one.clock, one.fill)
+    twin.append(keys, values)
+    for name in ("keys", "values", "source", "novelty", "running"):
+        assert torch.equal(getattr(one, name)[:, :, :90], getattr(twin, name)[:, :, :90]), name
+
+
+@pytest.mark.parametrize("rows", [1, 33])
+def test_two_attentions_as_one(rows):
+    new, old = some(2, rows, 3, 64).transpose(1, 2), some(2, 3, rows, 64)
+    lse, other = some(2, 3, rows, dtype=torch.float32), some(2, 3, rows, 1, dtype=torch.float32)
+    wanted = _merged(new.clone(), old, lse, other)
+    assert close(kernels.merge(new, old, lse, other), wanted)

@@ -1,0 +1,92 @@
+"""Products laid out for a CPU: the plain model's outputs, exactly or as near as bfloat16 products can be."""
+
+from __future__ import annotations
+
+import copy
+
+import pytest
+import torch
+from torch import nn
+
+from families import build
+from infinipot.errors import ConfigError
+from infinipot.hf.model import HFModel
+from infinipot.hf.speed import prepare
+from infinipot.hf.speed.products import Head, Product, pack
+from infinipot.reading.sampling import Generation
+from infinipot.recipes.recipe import Recipe
+from infinipot.testing.tokenizer import ByteTokenizer
+
+IDS = torch.arange(1, 40)[None]
+FAMILIES = ["llama-3.1", "llama-3.2", "qwen2.5", "gemma-2", "gemma-3", "phi-3"]
+
+
+def relative(found: torch.Tensor, wanted: torch.Tensor) -> float:
+    return float((found - wanted).norm() / wanted.norm())
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+@pytest.mark.parametrize(("dtype", "most"), [(torch.float32, 1e-5), (torch.bfloat16, 0.03)])
+@torch.no_grad()
+def test_the_same_logits(family: str, dtype: torch.dtype, most: float) -> None:
+    plain, packed = build(family), copy.deepcopy(build(family))
+    assert pack(packed, packed.base_model, dtype)
+    assert not any(isinstance(module, nn.Linear) for module in packed.modules())
+    wanted = plain(IDS).logits
+    assert relative(packed(IDS).logits, wanted) < most
+    assert relative(packed(IDS[:, :1]).logits, plain(IDS[:, :1]).logits) < most
+    for module in packed.modules():
+        if isinstance(module, Product):
+            assert module.joint.seen is None
+            assert module.joint.parts == ()
+
+
+@torch.no_grad()
+def test_the_likeliest_next_tokens_are_exact() -> None:
+    head = nn.Linear(48, 500, bias=True)
+    x = torch.randn(2, 3, 48)
+    wanted = head(x)
+    found = Head(head)(x)
+    best = wanted.topk(10).indices
+    torch.testing.assert_close(found.gather(-1, best), wanted.gather(-1, best))
+    assert not torch.equal(found, wanted)  # the others are not
+    many = torch.randn(1, 200, 48)
+    assert relative(Head(head)(many), head(many)) < 0.01
+
+
+@torch.no_grad()
+def test_a_sibling_asked_alone_or_with_another_input_is_right() -> None:
+    plain, packed = build("llama-3.1"), copy.deepcopy(build("llama-3.1"))
+    pack(packed, packed.base_model, torch.float32)
+    ours, theirs = packed.model.layers[0].self_attn, plain.model.layers[0].self_attn
+    x, y = torch.randn(2, 1, 3, theirs.q_proj.in_features)
+    torch.testing.assert_close(ours.v_proj(x), theirs.v_proj(x))
+    ours.q_proj(x)
+    torch.testing.assert_close(ours.k_proj(y), theirs.k_proj(y))
+    torch.testing.assert_close(ours.k_proj(x), theirs.k_proj(x))
+
+
+def test_a_packed_model_reads_as_the_plain_one() -> None:
+    said = []
+    for packs in (False, True):
+        model = HFModel(copy.deepcopy(build("llama-3.1")))
+        if packs:
+            assert prepare.prepare(model) == "float32"
+        reader = Recipe.named(capacity=64, catalyst="a b").reader(model, ByteTokenizer())
+        reader.read("The quick brown fox jumps over the lazy dog. " * 6)
+        said.append((reader.pot.pot_layers[0].source.tolist(), reader.ask("so?", Generation(12))))
+    assert said[0] == said[1]
+
+
+def test_what_a_dtype_means_on_a_device(monkeypatch) -> None:
+    cpu, cuda = torch.device("cpu"), torch.device("cuda")
+    monkeypatch.setattr(prepare, "has_bfloat16", lambda: True)
+    assert prepare.resolve("auto", cpu) == prepare.resolve("mixed", cpu) == ("float32", True)
+    assert prepare.resolve("float32", cpu) == ("float32", False)
+    assert prepare.resolve("auto", cuda) == ("auto", False)
+    with pytest.raises(ConfigError, match="use bfloat16 on cuda"):
+        prepare.resolve("mixed", cuda)
+    monkeypatch.setattr(prepare, "has_bfloat16", lambda: False)
+    assert prepare.resolve("auto", cpu) == ("float32", False)
+    with pytest.raises(ConfigError, match="use float32"):
+        prepare.resolve("mixed", cpu)

@@ -1,0 +1,178 @@
+"""Several readers answering together say what each says alone, whatever their fills and ends."""
+
+from __future__ import annotations
+
+import copy
+from dataclasses import replace
+from functools import cache
+
+import pytest
+import torch
+
+from families import build
+from infinipot.core.cuda.graphs import Static
+from infinipot.core.rows import FixedRows
+from infinipot.errors import InputError
+from infinipot.hf.model import HFModel
+from infinipot.reading import decode as decoding
+from infinipot.reading.batch import answer_all, ask_all
+from infinipot.reading.reader import Reader
+from infinipot.reading.sampling import Generation
+from infinipot.recipes.recipe import Recipe
+from infinipot.testing.model import ToyModel
+from infinipot.testing.tokenizer import ByteTokenizer
+
+TEXTS = ["A short one.", "The quick brown fox jumps over the lazy dog. " * 5, "One two three. " * 9, "x" * 64]
+
+
+class Stops(ByteTokenizer):
+    stop_ids = frozenset(range(0, 320, 7))  # answers end at different tokens
+
+
+@cache
+def model(family: str):
+    return ToyModel() if family == "toy" else HFModel(copy.deepcopy(build(family)))
+
+
+def readers(
+    family: str, name: str = "infinipot", fixed: bool = False, tokenizer=ByteTokenizer
+) -> list[Reader]:
+    recipe = replace(Recipe.named(name, capacity=64), catalyst="a b")
+    made = [recipe.reader(model(family), tokenizer()) for _ in TEXTS]
+    for reader, text in zip(made, TEXTS, strict=True):
+        reader.read(text)
+        if fixed:
+            reader._static = Static(reader.pot, capture=False)
+    return made
+
+
+def together(made: list[Reader], prompts, wanted: Generation, final: bool) -> list[list[int]]:
+    said: list[list[int]] = [[] for _ in made]
+    for index, token in answer_all(made, prompts, wanted, final):
+        said[index].append(token)
+    return said
+
+
+@pytest.mark.parametrize("fixed", [False, True])
+@pytest.mark.parametrize("final", [False, True])
+@pytest.mark.parametrize("tokenizer", [ByteTokenizer, Stops])
+def test_the_same_tokens_and_pots_as_one_by_one(fixed: bool, final: bool, tokenizer) -> None:
+    alone, joint = (readers("toy", fixed=fixed, tokenizer=tokenizer) for _ in range(2))
+    prompts = [list(f"question {n}?".encode()) * (n + 1) for n in range(len(TEXTS))]
+    wanted = Generation(30)
+    one_by_one = [list(reader.generate(p, wanted, final)) for reader, p in zip(alone, prompts, strict=True)]
+    assert together(joint, prompts, wanted, final) == one_by_one
+    for a, b in zip(alone, joint, strict=True):
+        assert (a.pot.fill, a.pot.tokens, a.pot.cycles) == (b.pot.fill, b.pot.tokens, b.pot.cycles)
+        assert a.pot.pot_layers[0].clock.item() == b.pot.pot_layers[0].clock.item()
+        for column in ("source", "novelty", "keys"):
+            left, right = (getattr(r.pot.pot_layers[1], column)[:, :, : a.pot.fill] for r in (a, b))
+            torch.testing.assert_close(left, right, atol=1e-4, rtol=1e-4)
+        assert a.ask("and?", Generation(6)) == b.ask("and?", Generation(6))
+
+
+@pytest.mark.parametrize("name", ["infinipot", "h2o", "tova", "swa", "full", "truncate", "no-cr-rope"])
+def test_every_kind_of_recipe(name: str) -> None:
+    questions = ["what?", "and who was it?", "where?", "why?"]
+    wanted = [r.ask(q, Generation(12)) for r, q in zip(readers("toy", name), questions, strict=True)]
+    assert ask_all(readers("toy", name), questions, Generation(12)) == wanted
+
+
+@pytest.mark.parametrize("family", ["llama-3.1", "gemma-2", "gemma-3", "qwen3", "mistral-v0.1"])
+def test_families(family: str) -> None:
+    questions = ["what?", "and who was it?", "where?", "why?"]
+    wanted = [r.ask(q, Generation(8)) for r, q in zip(readers(family), questions, strict=True)]
+    assert ask_all(readers(family), questions, Generation(8)) == wanted
+
+
+def test_sampling_is_repeatable_whoever_else_speaks() -> None:
+    wanted = Generation(10, temperature=0.8, seed=3)
+    alone = [list(r.generate([65, 66], wanted, True)) for r in readers("toy")]
+    assert together(readers("toy"), [[65, 66]] * len(TEXTS), wanted, True) == alone
+
+
+def test_an_answer_abandoned_half_way_leaves_every_pot_whole() -> None:
+    made = readers("toy", fixed=True)
+    speaking = answer_all(made, [[65]] * len(made), Generation(20), final=False)
+    for _ in range(9):
+        next(speaking)
+    speaking.close()
+    for reader, before in zip(made, readers("toy", fixed=True), strict=True):
+        list(before.generate([65], Generation(2 if reader is made[0] else 1), final=False))
+        assert 0 <= reader.pot.tokens - before.pot.tokens <= 2
+        assert reader.pot.pot_layers[0].clock.item() == reader.pot.tokens
+        reader.ask("fine?", Generation(3))
+
+
+class SameOutputs(Static):
+    """As a graph: whatever is computed comes out in the same tensors."""
+
+    def run(self, key, inputs, compute):
+        found = compute(*inputs)
+        outputs = self._graphs.setdefault(key, found)
+        for output, new in zip(outputs, found, strict=True):
+            output.copy_(new)
+        return outputs
+
+
+def test_answers_that_take_turns_do_not_disturb_each_other(monkeypatch) -> None:
+    monkeypatch.setattr(FixedRows, "serves", staticmethod(lambda _: True))
+    monkeypatch.setitem(decoding._GRAPHS, model("toy"), SameOutputs())
+    alone = [list(r.generate([65, 66], Generation(12), True)) for r in readers("toy", fixed=True)]
+    turns = zip(
+        *(r.generate([65, 66], Generation(12), True) for r in readers("toy", fixed=True)), strict=True
+    )
+    assert [list(said) for said in zip(*turns, strict=True)] == alone
+
+
+@pytest.mark.parametrize("name", ["full", "snapkv", "no-cr-rope", "ccd", "tova", "h2o"])
+@pytest.mark.parametrize("many", [False, True])
+def test_an_answer_to_the_brim_is_the_same_at_fixed_shapes(name: str, many: bool, monkeypatch) -> None:
+    monkeypatch.setattr(FixedRows, "serves", staticmethod(lambda _: True))
+    monkeypatch.setitem(decoding._GRAPHS, model("toy"), Static(capture=False))
+    told = []
+    for steady in (False, True):
+        made = readers("toy", name)[: None if many else 1]
+        for reader in made:
+            reader._steady = steady
+            assert reader.fixed(brim=True) == steady
+            assert not reader.fixed(brim=False)
+        said = together(made, [[65, 66]] * len(made), Generation(9), final=True)
+        told.append((said, [reader.pot.fill for reader in made], [reader.pot.tokens for reader in made]))
+    assert told[0] == told[1]
+    assert all(len(one) == 9 for one in told[0][0])
+
+
+def test_a_short_answer_goes_on_when_one_with_more_slots_joins_it(monkeypatch) -> None:
+    monkeypatch.setattr(FixedRows, "serves", staticmethod(lambda _: True))
+    monkeypatch.setitem(decoding._GRAPHS, model("toy"), Static(capture=False))
+
+    def two() -> list[Reader]:
+        made = [Recipe.named("full", capacity=16).reader(model("toy"), ByteTokenizer()) for _ in range(2)]
+        for reader, text in zip(made, ("short", "a text that is a good deal longer " * 4), strict=True):
+            reader._steady = True
+            reader.read(text)
+        return made
+
+    alone = [list(reader.generate([65, 66], Generation(9), True)) for reader in two()]
+    first, second = two()
+    said: dict[decoding.Voice, list[int]] = {}
+    chorus = decoding.Chorus([decoding.Voice(0, first, [65, 66], Generation(9), True)])
+    for step in range(20):
+        if step == 3:
+            chorus.add(decoding.Voice(1, second, [65, 66], Generation(9), True))
+        for voice, token in chorus.step():
+            said.setdefault(voice, []).append(token)
+    assert list(said.values()) == alone
+    assert first.pot.pot_layers[0].capacity == second.pot.pot_layers[0].capacity
+
+
+def test_what_cannot_be_done_together_is_said() -> None:
+    made = readers("toy")
+    with pytest.raises(InputError, match="one prompt a reader"):
+        answer_all(made, [[1]], Generation(2))
+    with pytest.raises(InputError, match=r"fork\(\)"):
+        answer_all([made[0], made[0]], [[1], [1]], Generation(2))
+    other = Recipe.named(capacity=256).reader(model("toy"), ByteTokenizer())
+    with pytest.raises(InputError, match="one capacity"):
+        answer_all([made[0], other], [[1], [1]], Generation(2))
