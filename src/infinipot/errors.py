@@ -1,16 +1,33 @@
-"""One exception tree. Every message is one line that says what to do next.
+"""One exception tree. Every message is one line: what is wrong, then what to do about it.
 
-The command line prints the message and exits with `exit_code`; nothing else
-in the project decides how an error looks.
+A message names an option in backticks, `capacity`; a front end words it its own way (`--capacity` on the
+command line). Nothing below a front end knows how options are spelt.
 """
 
 from __future__ import annotations
 
+import re
+from collections.abc import Callable
+
+_OPTION = re.compile(r"`([a-z_]+)`")
+
 
 class InfiniPotError(Exception):
-    """Base of every error a user can cause or meet."""
+    """Base of every error a user can cause or meet.
+
+    field   the option or input that is at fault, where there is one.
+    remedy  what to do about it; options are named in backticks.
+    """
 
     exit_code = 2
+
+    def __init__(self, problem: str, *, field: str = "", remedy: str = "") -> None:
+        super().__init__(f"{problem}: {remedy}" if remedy else problem)
+        self.problem, self.field, self.remedy = problem, field, remedy
+
+    def worded(self, spell: Callable[[str], str]) -> str:
+        """Return the message with every option it names spelt by a front end."""
+        return _OPTION.sub(lambda found: spell(found[1]), str(self))
 
 
 class ConfigError(InfiniPotError):

@@ -4,7 +4,7 @@
     card.py     what is known of a pot without its tensors
     header.py   the head of its file, read with suspicion
     file.py     its tensors
-    whole.py    files that are whole or not there
+    (common/atomic_files.py) files that are whole or not there
     base.py     what every store can do     local.py, remote.py   the two kinds of place
     match.py    whether a pot and a model belong together
 

@@ -12,8 +12,8 @@ from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO
 
+from infinipot.common import atomic_files
 from infinipot.errors import InputError, StoreError
-from infinipot.store import atomic_files as whole
 from infinipot.store import header
 from infinipot.store.card import Card
 from infinipot.store.names import check
@@ -105,12 +105,12 @@ class PotStore(ABC):
         """Write a pot, checked on the way, to a file of the user's."""
         if not replace and os.path.lexists(path):
             raise StoreError(f"{path} is there already: choose another name, or replace it")
-        with self._reading(check(name)) as (stream, size), whole.writing(path) as out:
+        with self._reading(check(name)) as (stream, size), atomic_files.writing(path) as out:
             return _copied(stream, size, out, f"pot '{name}'")
 
     def bring(self, path: Path, name: str, replace: bool = False) -> Card:
         """Take in a file that `export` wrote; it gets its name only when all of it was checked."""
-        with self.lock(name), whole.reading(path, f"'{path}'", follow=True) as (stream, size):
+        with self.lock(name), atomic_files.reading(path, f"'{path}'", follow=True) as (stream, size):
             self.refuse(name, replace)
             with self._writing(name) as out:
                 return _copied(stream, size, out, f"'{path}'")
@@ -143,4 +143,4 @@ def _copied(stream: BinaryIO, size: int, out: BinaryIO, what: str) -> Card:
     """Check a pot while it is copied: what is written is what was checked, byte for byte."""
     from infinipot.store import file
 
-    return file.check(whole.Tee(stream, out), size, what)  # type: ignore[arg-type]  # reads like one
+    return file.check(atomic_files.Tee(stream, out), size, what)  # type: ignore[arg-type]  # reads like one

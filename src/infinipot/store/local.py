@@ -18,8 +18,8 @@ from typing import BinaryIO
 
 from filelock import FileLock, Timeout
 
+from infinipot.common import atomic_files
 from infinipot.errors import StoreError
-from infinipot.store import atomic_files as whole
 from infinipot.store.base import SUFFIX, WAIT_S, PotStore
 from infinipot.store.names import check
 
@@ -51,7 +51,7 @@ class LocalStore(PotStore):
                 f"pot '{name}' is being written by someone else: try again when that is done"
             ) from None
         except OSError as error:
-            raise StoreError(f"cannot lock pot '{name}': {whole.reason(error)} ({file})") from error
+            raise StoreError(f"cannot lock pot '{name}': {atomic_files.reason(error)} ({file})") from error
         try:
             yield
         finally:
@@ -64,29 +64,29 @@ class LocalStore(PotStore):
         except FileNotFoundError:
             return []
         except OSError as error:
-            raise StoreError(f"cannot list {self.where}: {whole.reason(error)}") from error
+            raise StoreError(f"cannot list {self.where}: {atomic_files.reason(error)}") from error
 
     def _reading(self, name: str) -> AbstractContextManager[tuple[BinaryIO, int]]:
         self.require(name)
-        return whole.reading(self._path(name), f"pot '{name}'")
+        return atomic_files.reading(self._path(name), f"pot '{name}'")
 
     @contextmanager
     def _writing(self, name: str) -> Iterator[BinaryIO]:
         path = self._path(name)
         self._refuse_links(path)
-        whole.sweep(path)
-        with whole.writing(path) as stream:
+        atomic_files.sweep(path)
+        with atomic_files.writing(path) as stream:
             yield stream
 
     def _remove(self, name: str) -> None:
         path = self._path(name)
         self._refuse_links(path)
-        whole.sweep(path)
+        atomic_files.sweep(path)
         try:
             path.unlink()
-            whole.sync_folder(self.folder)
+            atomic_files.sync_folder(self.folder)
         except OSError as error:
-            raise StoreError(f"cannot remove pot '{name}': {whole.reason(error)}") from error
+            raise StoreError(f"cannot remove pot '{name}': {atomic_files.reason(error)}") from error
 
     def _path(self, name: str) -> Path:
         return self.folder / f"{check(name)}{SUFFIX}"
@@ -101,7 +101,7 @@ class LocalStore(PotStore):
                     folder.mkdir(mode=0o700, exist_ok=True)
         except OSError as error:
             raise StoreError(
-                f"cannot keep pots in {self.where}: {whole.reason(error)}; choose another folder with "
+                f"cannot keep pots in {self.where}: {atomic_files.reason(error)}; choose another folder with "
                 "--store, or set INFINIPOT_HOME"
             ) from error
         return self.folder
@@ -116,6 +116,6 @@ class LocalStore(PotStore):
             except FileNotFoundError:
                 continue
             except OSError as error:
-                raise StoreError(f"cannot look into {self.where}: {whole.reason(error)}") from error
+                raise StoreError(f"cannot look into {self.where}: {atomic_files.reason(error)}") from error
             if stat.S_ISLNK(mode) or (part.suffix == SUFFIX and stat.S_ISDIR(mode)):
                 raise StoreError(f"{part} is a link or a folder, which a store does not touch: remove it")

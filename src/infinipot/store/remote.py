@@ -16,8 +16,8 @@ from typing import Any, BinaryIO
 
 import fsspec  # type: ignore[import-untyped]
 
+from infinipot.common.atomic_files import ASIDE, is_aside
 from infinipot.errors import InfiniPotError, StoreError
-from infinipot.store.atomic_files import ASIDE, is_aside
 from infinipot.store.base import SUFFIX, WAIT_S, PotStore
 from infinipot.store.local import LocalStore
 from infinipot.store.names import check

@@ -138,7 +138,7 @@ def test_two_processes_convert_once(sell: Seller, shop: Shop, home: Path, tmp_pa
     script = textwrap.dedent(f"""
         import time
         from infinipot.hf import catalog, store
-        from infinipot.hf.catalog import Part, Release
+        from infinipot.models.catalog import Part, Release
         def write(gguf, folder, alias):
             with open({str(log)!r}, "a") as file:
                 file.write("converted\\n")

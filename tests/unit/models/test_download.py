@@ -136,7 +136,7 @@ def test_ctrl_c_leaves_nothing_half_written(sell: Seller, shop: Shop, home: Path
     shop.hold = {"toy_part1"}
     script = textwrap.dedent(f"""
         from infinipot.hf import catalog, store
-        from infinipot.hf.catalog import Part, Release
+        from infinipot.models.catalog import Part, Release
         catalog.RELEASES = ({release!r},)
         for step in store.pull("toy"):
             print(step, flush=True)

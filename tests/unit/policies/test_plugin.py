@@ -12,9 +12,9 @@ import pytest
 
 PLUGIN = Path(__file__).parents[2] / "plugin"
 RUN = """
-from infinipot.recipes import Recipe
+from infinipot import Recipe
 from infinipot.testing import ByteTokenizer
-from infinipot.toy import ToyModel
+from infinipot.testing import ToyModel
 one = Recipe.named("every-other", capacity=32, stride=4, fit=False).reader(ToyModel(), ByteTokenizer())
 one.read("x" * (33 - len(one.frame.opening)))  # one more than fits: one distillation to 16
 print(one.pot.cycles, one.pot.pot_layers[0].source[0, 0, :16].tolist())

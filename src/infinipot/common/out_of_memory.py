@@ -1,0 +1,13 @@
+"""Whether an error means that memory ran out: neither torch on a CPU nor a driver has a type of its own for it."""
+
+from __future__ import annotations
+
+
+def out_of_memory(error: BaseException | None) -> bool:
+    """Say whether an error, or a cause of it, is the system's, torch's or a card's out-of-memory."""
+    while error is not None:
+        named = isinstance(error, MemoryError) or type(error).__name__ == "OutOfMemoryError"
+        if named or "allocate memory" in str(error) or "CUDA out of memory" in str(error):
+            return True
+        error = error.__cause__
+    return False

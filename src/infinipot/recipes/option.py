@@ -1,0 +1,75 @@
+"""What one option is: name, type, default, bounds and help, declared once.
+
+The command line, the server's settings and variables, the evaluation's grid and the docs are made from such
+declarations. Imports no tensors, so that tasks and front ends may declare options of their own.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from infinipot.common.sizes import size
+from infinipot.errors import ConfigError
+
+Kind = type[int] | type[float] | type[str] | type[bool] | type[Path]
+
+
+@dataclass(frozen=True)
+class Option:
+    """Something a user can set.
+
+    name     as in Python; a front end spells it its own way.
+    default  None where the method, the model or the task decides; `shown` then says in words what that is.
+    many     may be given again for several values, or a grid may list several.
+    """
+
+    name: str
+    kind: Kind
+    default: Any
+    help: str
+    group: str = ""
+    least: float | None = None
+    most: float | None = None
+    choices: tuple[str, ...] = ()
+    shown: str = ""
+    metavar: str = ""
+    short: str = ""  # a second, one-letter name
+    many: bool = False
+
+    def check(self, value: Any) -> None:
+        """Refuse a value outside of the bounds or choices, naming what works."""
+        if value is None:
+            return
+        if self.choices and value not in self.choices:
+            raise self._wrong(value, f"use {', '.join(self.choices[:-1])} or {self.choices[-1]}")
+        if (self.least is not None and value < self.least) or (self.most is not None and value > self.most):
+            raise self._wrong(value, f"use {self.bounds}")
+
+    @property
+    def bounds(self) -> str:
+        """The bounds in words."""
+        if self.least is None:
+            return f"at most {self.most:g}"
+        return f"at least {self.least:g}" if self.most is None else f"{self.least:g} to {self.most:g}"
+
+    def parse(self, text: str) -> Any:
+        """Return the value a text stands for: of a variable, a config file or one part of a list."""
+        value = self._parsed(text.strip())
+        self.check(value)
+        return value
+
+    def _parsed(self, text: str) -> Any:
+        if self.kind is bool:
+            if text.lower() not in ("true", "false", "1", "0", "yes", "no"):
+                raise self._wrong(text, "use true or false")
+            return text.lower() in ("true", "1", "yes")
+        try:
+            return size(text) if self.kind is int and text[-1:].isalpha() else self.kind(text)
+        except ValueError:
+            words = {int: "a whole number", float: "a number"}
+            raise self._wrong(text, f"use {words.get(self.kind, self.kind.__name__)}") from None
+
+    def _wrong(self, value: Any, remedy: str) -> ConfigError:
+        return ConfigError(f"{self.name.replace('_', '-')} is '{value}'", field=self.name, remedy=remedy)
