@@ -187,7 +187,7 @@ def kernel_times() -> dict[str, object]:
 
 
 def reader_on(model: HFModel, capacity: int, keep: int) -> Reader:
-    recipe = Recipe.named(capacity=capacity, keep=keep, fit=False, catalyst="summarize all above")
+    recipe = Recipe.named(capacity=capacity, keep=keep, tail="distil", catalyst="summarize all above")
     return recipe.reader(model, Endless())
 
 

@@ -51,14 +51,13 @@ class Part:
     capacities: tuple[int, ...] = (4 * K,)
     keeps: tuple[float, ...] = ()
     knobs: dict[str, tuple[str, ...]] = field(default_factory=dict)
-    settle: bool | None = None
-    fit: bool | None = None
+    tail: str | None = None
 
     @property
     def name(self) -> str:
         knobs = (f"{name}={','.join(values)}" for name, values in self.knobs.items())
         sizes = (*map(str, self.capacities), *(f"keep={share}" for share in self.keeps))
-        ends = (f"no-{name}" for name in ("settle", "fit") if getattr(self, name) is False)
+        ends = (f"tail={self.tail}",) if self.tail else ()
         return "_".join([*self.recipes, *self.catalysts, *sizes, *knobs, *ends])
 
     def order(self, args: argparse.Namespace) -> Order:
@@ -66,7 +65,7 @@ class Part:
         made = make(task, wanted, args.seed)
         steps = tuple({STEPS[recipe] for recipe in self.recipes if recipe in STEPS})
         sizes = self.recipes, self.capacities, self.keeps, steps
-        grid = Grid(*sizes, self.catalysts, self.knobs, self.settle, self.fit)
+        grid = Grid(*sizes, self.catalysts, self.knobs, self.tail)
         out = args.out / "parts" / self.grid / self.name
         return Order(made.task, grid, out, made.options, args.seed, limit)
 
@@ -85,10 +84,10 @@ def tasks(args: argparse.Namespace) -> dict[str, tuple[str, Wanted, int | None]]
 
 
 def parts() -> Iterator[Part]:
-    """Everything the tables need, the most wanted first; `plain` is not fitted where a text ends."""
+    """Everything the tables need, the most wanted first; `plain` distils where a text ends."""
     ours, question, both, by_task = ("infinipot",), ("question",), ("general", "question"), (BY_TASK,)
     hays, more = ("passkey", "essays"), ("passkey-more", "essays-more")
-    plain = partial(Part, fit=False)
+    plain = partial(Part, tail="distil")
     for recipe in TABLE_1:
         yield Part("longbench", (recipe,), by_task)
     yield from (plain("longbench", (recipe,), by_task) for recipe in CHUNKED)
@@ -105,8 +104,8 @@ def parts() -> Iterator[Part]:
         )
         yield from (plain(hay, (recipe,), question) for recipe in ("ccd", "no-cr-rope"))
     yield plain("longbench", ours, ("general",))
-    yield from (plain("longbench", ours, (one,), settle=False) for one in (BY_TASK, "general"))
-    yield from (plain(hay, ours, both, settle=False) for hay in more)
+    yield from (plain("longbench", ours, (one,), tail="raw") for one in (BY_TASK, "general"))
+    yield from (plain(hay, ours, both, tail="raw") for hay in more)
     for capacity in (1 * K, 2 * K, 8 * K):  # figure 6
         yield from (
             plain("longbench", (recipe,), by_task, (capacity,)) for recipe in ("infinipot", "truncate")

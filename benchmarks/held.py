@@ -37,10 +37,10 @@ def held(reader: Reader, first: int, tokens: int) -> float:
 def tell(what: str, reader: Reader, example: Passkey, first: int, tokens: int) -> None:
     """Print one line."""
     said, config = [], reader.config
-    for settle in (True, False):
-        reader.config = replace(config, settle=settle, fit=False)
+    for tail in ("distil", "raw"):
+        reader.config = replace(config, tail=tail)
         answer = reader.ask(example.question, ANSWER)
-        said.append(f"{'settled' if settle else 'as it is'}: {score(answer, example):.0f} {answer[:28]!r}")
+        said.append(f"{tail}: {score(answer, example):.0f} {answer[:28]!r}")
     reader.config = config
     share = held(reader, first, tokens)
     print(f"{what:>6}  {reader.pot.cycles} cycles, held {share:.2f}, {', '.join(said)}", flush=True)
@@ -54,7 +54,7 @@ def run(engine: Engine, args: argparse.Namespace) -> None:
 
     example = passkey(count, args.length, args.depth, args.seed)
     recipe = Recipe.named(
-        capacity=args.capacity, keep=args.keep, pool=args.pool, fit=False, catalyst="question"
+        capacity=args.capacity, keep=args.keep, pool=args.pool, tail="distil", catalyst="question"
     )
     reader = engine.reader(replace(recipe, format=engine.format), example.question)
     statement = STATEMENT.format(key=example.key)

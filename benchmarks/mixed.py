@@ -36,7 +36,7 @@ def first_pot(engine: Engine, ids: list[int], capacity: int) -> tuple[torch.Tens
 
 
 def kept(engine: Engine, ids: list[int], capacity: int) -> list[set[int]]:
-    reader = engine.reader(Recipe.named(capacity=capacity, fit=False, format=engine.format))
+    reader = engine.reader(Recipe.named(capacity=capacity, tail="distil", format=engine.format))
     for _ in reader.reading_tokens([ids]):
         pass
     reader._settle(0, 0)

@@ -53,8 +53,7 @@ def recipe_from(name: str, args: argparse.Namespace, engine: Engine) -> Recipe:
         capacity=args.capacity,
         keep=args.keep if drops else None,
         step=args.step if method.step else None,
-        settle=False if args.no_settle and drops else None,
-        fit=False if args.no_fit and drops else None,
+        tail=args.tail if drops else None,
         format=args.format or engine.format,
         **{knob: value for knob, value in knobs.items() if knob in method.knobs},
     )
@@ -130,8 +129,7 @@ def main() -> None:
     parser.add_argument("--novelty", type=float)
     parser.add_argument("--pool", type=int)
     parser.add_argument("--set", action="append", default=[], metavar="NAME=VALUE")
-    parser.add_argument("--no-settle", action="store_true")
-    parser.add_argument("--no-fit", action="store_true")
+    parser.add_argument("--tail", choices=("distil", "fill", "raw"))
     parser.add_argument("--catalyst", default="question")
     parser.add_argument("--format", choices=["chat", "plain"])
     parser.add_argument("--lengths", default="8192,16384,32768")

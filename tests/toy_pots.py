@@ -21,7 +21,7 @@ from infinipot.testing.model import ToyModel
 from infinipot.testing.tokenizer import ByteTokenizer
 
 TEXT = "The quick brown fox jumps over the lazy dog. "
-RECIPE = replace(Recipe.named(capacity=64, fit=False), catalyst="a b")  # so that there are anchors
+RECIPE = replace(Recipe.named(capacity=64, tail="distil"), catalyst="a b")  # so that there are anchors
 DIGEST = "c" * 64
 BAD_NAMES = [
     "", ".", "..", "../x", "a/../b", "/etc/passwd", "a/b", "a\\b", "..\\x", "C:x", "C:\\x", "\\\\host\\share",

@@ -32,7 +32,10 @@ def demo(
 ) -> None:
     """Read a logbook of some 30,000 tokens in a pot of 2,048 entries and find the facts in it."""
     # The embedded model is so small that the raw end of a text outweighs the rest: not fitted (ADR 15).
-    recipes = [o.recipe("infinipot", capacity=capacity, fit=False), o.recipe("truncate", capacity=capacity)]
+    recipes = [
+        o.recipe("infinipot", capacity=capacity, tail="distil"),
+        o.recipe("truncate", capacity=capacity),
+    ]
     book = logbook(days, seed or 0)
     engine = o.open_engine(model, device, dtype)
     reader, short = (engine.reader(replace(recipe, format=engine.format)) for recipe in recipes)

@@ -109,8 +109,7 @@ def evaluate(
     pool: Pools = None,
     catalyst: Catalysts = None,
     settings: Sets = None,
-    settle: o.Settle = None,
-    fit: o.Fit = None,
+    tail: o.Tail = None,
     lengths: Lengths = None,
     depths: Depths = None,
     trials: Trials = None,
@@ -143,7 +142,7 @@ def evaluate(
 
     made = make(task, Wanted(data, lengths, depths, trials, tasks, e, hay, needle, question, answer), seed)
     knobs = _knobs(novelty, pool, settings or [])
-    grid = _grid_of(recipe, capacity, keep, step, catalyst or [made.catalyst], knobs, settle, fit)
+    grid = _grid_of(recipe, capacity, keep, step, catalyst or [made.catalyst], knobs, tail and tail.value)
     order = Order(
         made.task,
         grid,
@@ -178,8 +177,7 @@ def _grid_of(
     step: str | None,
     catalysts: Iterable[str],
     knobs: dict[str, tuple[str, ...]],
-    settle: bool | None,
-    fit: bool | None,
+    tail: Any,
 ) -> Grid:
     """Read the lists, and refuse what cannot work before any model is loaded."""
     from infinipot.eval import lists
@@ -193,8 +191,7 @@ def _grid_of(
         lists.several("step", step, lists.size, sizes) if step else (),
         lists.names(catalysts),
         knobs,
-        settle,
-        fit,
+        tail,
     )
     grid.cells()
     return grid

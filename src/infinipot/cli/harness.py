@@ -27,8 +27,8 @@ def harness(words: Words = None) -> None:
 
     infinipot harness --model_args recipe=infinipot,capacity=2048 --tasks lambada_openai --limit 20
 
-    Model arguments: model, recipe, capacity, keep, step, opening, settle, fit, catalyst, device, dtype,
-    tail (last tokens of a context that are its prompt), max_gen_toks, and every setting of the recipe.
+    Model arguments: model, recipe, capacity, keep, step, opening, tail, catalyst, device, dtype,
+    prompt_tokens (last tokens of a context that are its prompt), max_gen_toks, every setting of the recipe.
 
     lm-eval's own options: infinipot harness run --help. Its tasks: infinipot harness ls tasks.
     """

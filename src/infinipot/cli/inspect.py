@@ -102,7 +102,7 @@ def recipes(listed: str, capacity: int, keep: int | None, question: str) -> dict
     for word in (PAPER if listed.strip() == "paper" else listed).split(","):
         name, _, catalyst = word.strip().partition(":")
         check(find(name))
-        one = Recipe.named(name, capacity=capacity, keep=keep or capacity // 2, settle=True, fit=False)
+        one = Recipe.named(name, capacity=capacity, keep=keep or capacity // 2, tail="distil")
         if catalyst and not one.uses_catalyst:
             raise ConfigError(f"recipe '{name}' asks no catalyst: leave out ':{catalyst}'")
         if one.uses_catalyst:

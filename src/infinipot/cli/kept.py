@@ -29,7 +29,7 @@ Store = Annotated[
 # Options that say how a text is read; a pot was read already.
 _RECIPE = (
     *("recipe", "capacity", "keep", "step", "settings", "novelty"),
-    *("pool", "pooling", "opening", "settle", "fit", "format"),
+    *("pool", "pooling", "opening", "tail", "format"),
 )
 
 

@@ -24,6 +24,14 @@ class FormatName(StrEnum):
     plain = "plain"
 
 
+class TailName(StrEnum):
+    """What becomes of a text's end."""
+
+    distil = "distil"
+    fill = "fill"
+    raw = "raw"
+
+
 class PoolingName(StrEnum):
     """How neighbouring scores are pooled."""
 
@@ -83,20 +91,10 @@ PoolKind = Annotated[
     typer.Option("--pooling", help="How they are pooled.", show_default="mean", rich_help_panel=MODEL),
 ]
 Opening = Annotated[int, typer.Option(help="First slots that are never dropped.", rich_help_panel=MODEL)]
-Settle = Annotated[
-    bool | None,
+Tail = Annotated[
+    TailName | None,
     typer.Option(
-        "--settle/--no-settle",
-        help="Distil the last chunk before a question.",
-        show_default="the recipe's",
-        rich_help_panel=MODEL,
-    ),
-]
-Fit = Annotated[
-    bool | None,
-    typer.Option(
-        "--fit/--no-fit",
-        help="Where a text ends, leave as much as fits.",
+        help="A text's end, before a question: distil it, fill the pot with it, or leave it raw.",
         show_default="the recipe's",
         rich_help_panel=MODEL,
     ),

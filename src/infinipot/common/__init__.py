@@ -1,1 +1,1 @@
-"""Help that several rooms share, each once: suggestions, sizes, whole files, out-of-memory. Knows no tensors."""
+"""Help that several rooms share, each once: suggestions, sizes, whole files, out-of-memory."""

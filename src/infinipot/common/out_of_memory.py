@@ -1,4 +1,4 @@
-"""Whether an error means that memory ran out: neither torch on a CPU nor a driver has a type of its own for it."""
+"""Whether an error means that memory ran out: torch on a CPU has no type of its own for it."""
 
 from __future__ import annotations
 

@@ -12,6 +12,7 @@ from typing import Literal
 from infinipot.errors import ConfigError
 
 Pooling = Literal["mean", "max"]
+Tail = Literal["distil", "fill", "raw"]
 DEFAULT_CAPACITY = 4096
 
 
@@ -23,23 +24,23 @@ class PotConfig:
     keep      |C|, entries left after a distillation; None means half of capacity
               (the paper never prints its value).
     opening   this many first slots are never dropped; 0 as in the paper.
-    settle    before a question, distil what was read since the last distillation too,
-              so that the end of a long text weighs no more than the rest of it.
-    fit       where a text ends, leave as much as fits instead of |C|: beside the rest of the text,
-              and before a question beside that and its answer.
+    tail      what becomes of a text's end, read since the last distillation, before a question:
+              `distil` reduces the pot to |C| once more, so that the end weighs no more than the rest;
+              `fill` leaves as much as fits beside the question and its answer; `raw` leaves all of it.
     """
 
     capacity: int = DEFAULT_CAPACITY
     keep: int | None = None
     opening: int = 0
-    settle: bool = True
-    fit: bool = False
+    tail: Tail = "distil"
 
     def __post_init__(self) -> None:
         if self.capacity < 4:
             raise ConfigError(f"capacity is {self.capacity}; use at least 4 entries (2048 is a good start)")
         if self.keep is not None and not 1 <= self.keep < self.capacity:
             raise ConfigError(f"keep is {self.keep}; use 1 to {self.capacity - 1}, below the capacity")
+        if self.tail not in ("distil", "fill", "raw"):
+            raise ConfigError(f"tail is '{self.tail}'", field="tail", remedy="use distil, fill or raw")
         if not 0 <= self.opening <= self.kept:
             raise ConfigError(f"opening is {self.opening}; use 0 to {self.kept}, the entries kept")
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from itertools import product
 from typing import Any
 
-from infinipot.core.config import DEFAULT_CAPACITY
+from infinipot.core.config import DEFAULT_CAPACITY, Tail
 from infinipot.errors import ConfigError
 from infinipot.reading.catalyst import QUESTION, SHORT, catalyst_text
 from infinipot.recipes.presets import Method, find, parse_knob
@@ -35,8 +35,7 @@ class Grid:
     steps: tuple[int, ...] = ()
     catalysts: tuple[str, ...] = (QUESTION,)
     knobs: Mapping[str, tuple[str, ...]] = field(default_factory=dict)  # novelty, pool and other settings
-    settle: bool | None = None
-    fit: bool | None = None
+    tail: Tail | None = None
 
     def cells(self, format: Format = "plain") -> tuple[Cell, ...]:
         """Return every cell once, in the order asked for."""
@@ -73,8 +72,7 @@ class Grid:
                 capacity=capacity,
                 keep=int(keep * capacity) if isinstance(keep, float) else keep,
                 step=step,
-                settle=self.settle if method.policy and method.bounded else None,
-                fit=self.fit if method.policy and method.bounded else None,
+                tail=self.tail if method.policy and method.bounded else None,
                 format=format,
                 **settings,
             )
@@ -106,10 +104,8 @@ class Cell:
         usual = Recipe.named(method.name, capacity=config.capacity) if method.policy else None
         if usual and config.kept != usual.config.kept and method.bounded:
             words.append(f"step={self.recipe.step}" if method.step else f"keep={config.kept}")
-        if usual and config.settle != usual.config.settle:
-            words.append("settle" if config.settle else "no-settle")
-        if usual and config.fit != usual.config.fit:
-            words.append("fit" if config.fit else "no-fit")
+        if usual and config.tail != usual.config.tail:
+            words.append(f"tail={config.tail}")
         words += self._changed()
         return " ".join([*words, *([self._catalyst()] if self.catalyst else [])])
 

@@ -1,7 +1,7 @@
 """A model for EleutherAI's lm-evaluation-harness: its tasks, read by any of our recipes.
 
 The only module that knows lm-eval. A context is read through the pot, all but its last tokens
-(`tail`), which are the prompt; one that fits the pot gives what the plain model gives.
+(`prompt_tokens`), which are the prompt; one that fits the pot gives what the plain model gives.
 
 Known deviations from lm-eval's own `hf` model: nothing is ever cut from a context; a rolling
 log-likelihood begins with BOS once, where `hf` adds its prefix token to a text that has one.
@@ -16,7 +16,7 @@ from typing import Any
 
 from infinipot.engine import Engine, open_engine
 from infinipot.errors import ConfigError
-from infinipot.eval.harness_arguments import MOST, TAIL, generation, recipe_of, whole
+from infinipot.eval.harness_arguments import MOST, PROMPT_TOKENS, generation, recipe_of, whole
 from infinipot.eval.likelihood import Likelihood, longest_prompt, part, untouched
 from infinipot.models.catalog import DEFAULT_MODEL
 from infinipot.reading.decode import Voice, speak
@@ -47,14 +47,17 @@ class InfiniPotLM(TemplateLM):  # type: ignore[misc]  # lm-eval's class has no t
         recipe: str = "infinipot",
         device: str | None = None,
         dtype: str = "auto",
-        tail: int | str = TAIL,
+        prompt_tokens: int | str = PROMPT_TOKENS,
         batch_size: int | str = 1,
         max_gen_toks: int | str = MOST,
         **options: Any,
     ) -> None:
         super().__init__()
         self.recipe = recipe_of(str(recipe), options)
-        self.tail, self.batch_size = whole("tail", tail), whole("batch_size", batch_size)
+        self.prompt_tokens, self.batch_size = (
+            whole("prompt_tokens", prompt_tokens),
+            whole("batch_size", batch_size),
+        )
         self.max_gen_toks = whole("max_gen_toks", max_gen_toks)
         self.engine = model if isinstance(model, Engine) else open_engine(str(model), device or "auto", dtype)
         self._device = self.engine.model.device
@@ -63,8 +66,10 @@ class InfiniPotLM(TemplateLM):  # type: ignore[misc]  # lm-eval's class has no t
         self._opening = list(self._tokenizer.frame("plain").opening)
         self._readers = [untouched(self.recipe, self.engine.model, self._tokenizer)]
         most = longest_prompt(self._readers[0])
-        if self.recipe.method.bounded and self.tail > most:
-            raise ConfigError(f"tail is {self.tail}; use {most} or less, or a larger capacity")
+        if self.recipe.method.bounded and self.prompt_tokens > most:
+            raise ConfigError(
+                f"prompt_tokens is {self.prompt_tokens}; use {most} or less, or a larger capacity"
+            )
 
     @classmethod
     def create_from_arg_obj(
@@ -85,7 +90,11 @@ class InfiniPotLM(TemplateLM):  # type: ignore[misc]  # lm-eval's class has no t
 
     def get_model_info(self) -> dict[str, Any]:
         """What lm-eval writes down beside the results."""
-        return {"infinipot": self.recipe.describe(), "tail": self.tail, "model_dtype": self.engine.dtype}
+        return {
+            "infinipot": self.recipe.describe(),
+            "prompt_tokens": self.prompt_tokens,
+            "model_dtype": self.engine.dtype,
+        }
 
     @cached_property
     def _likelihood(self) -> Likelihood:
@@ -151,7 +160,7 @@ class InfiniPotLM(TemplateLM):  # type: ignore[misc]  # lm-eval's class has no t
     ) -> list[tuple[float, bool]]:
         found = []
         for texts, context, end in _progress(requests, disable_tqdm):
-            found.append(self._likelihood.end(context, end, self.tail))
+            found.append(self._likelihood.end(context, end, self.prompt_tokens))
             self.cache_hook.add_partial("loglikelihood", texts, found[-1])
         return found
 
@@ -191,7 +200,7 @@ class InfiniPotLM(TemplateLM):  # type: ignore[misc]  # lm-eval's class has no t
             self._readers.append(untouched(self.recipe, self.engine.model, self._tokenizer))
         for index, (reader, context) in enumerate(zip(self._readers, contexts, strict=False)):
             ids = self.tok_encode(context) or [self.prefix_token_id]
-            text, prompt = part(ids, self.tail, wanted.max_new_tokens, reader)
+            text, prompt = part(ids, self.prompt_tokens, wanted.max_new_tokens, reader)
             reader.clear()
             for _ in reader.reading_tokens([text]):
                 pass

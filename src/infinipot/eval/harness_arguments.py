@@ -18,10 +18,10 @@ from infinipot.reading.sampling import Generation
 from infinipot.recipes.presets import Method, find, parse_knob
 from infinipot.recipes.recipe import Recipe
 
-TAIL, MOST = 128, 256
-OWN = ("model", "recipe", "device", "dtype", "tail", "batch_size", "max_gen_toks")
+PROMPT_TOKENS, MOST = 128, 256
+OWN = ("model", "recipe", "device", "dtype", "prompt_tokens", "batch_size", "max_gen_toks")
 SIZES = ("capacity", "keep", "step")
-OTHERS = ("opening", "settle", "fit", "catalyst")
+OTHERS = ("opening", "tail", "catalyst")
 LENGTHS = ("max_gen_toks", "max_new_tokens", "max_tokens", "max_completion_tokens")  # the first one counts
 DRAWS = ("top_p", "top_k", "min_p", "typical_p")  # mean nothing where the likeliest token is taken
 NEUTRAL = {"top_p": 1, "top_k": 0, "min_p": 0, "typical_p": 1, "num_beams": 1, "repetition_penalty": 1}
@@ -61,13 +61,9 @@ def _value(key: str, value: Any, method: Method) -> Any:
             return lists.size_or_share(text) if key == "keep" else lists.size(text)
         except ValueError:
             raise ConfigError(f"{key} is '{text}'; use a size such as 2048 or 4k") from None
-    if key in ("settle", "fit") and text.lower() in ("true", "false"):
-        return text.lower() == "true"
-    if key in ("settle", "fit"):
-        raise ConfigError(f"{key} is '{text}'; use true or false")
     if key == "opening":
         return whole(key, text, least=0)
-    if key == "catalyst":
+    if key in ("catalyst", "tail"):
         return text
     known = (*OWN, *SIZES, *OTHERS, *method.knobs)
     if key not in known and key not in method.fixed:

@@ -20,7 +20,7 @@ from infinipot.eval.tables import shown, values
 INK = {"light": "#1f2328", "dark": "#d7dce2"}
 COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#8c6bb1", "#999999")
 MARKS = "osD^vPX*"
-ABLATIONS = ("novelty", "catalyst", "pool", "keep", "settle", "fit")
+ABLATIONS = ("novelty", "catalyst", "pool", "keep", "tail")
 ACROSS = 3  # heat maps in a row
 DPI = 130
 Draw = Callable[[], Any]  # a figure

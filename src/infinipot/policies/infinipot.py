@@ -28,8 +28,8 @@ class InfiniPot(ScoredPolicy):
     paper: ClassVar[str] = "InfiniPot (EMNLP 2024), equations 2 and 4, Appendix B"
     deviations: ClassVar[str] = (
         "|C| is not printed in the paper (half of |M| here); grouped query heads are averaged; where a text "
-        "ends as much stays as fits (--no-fit, ADR 15), else the last chunk is distilled before a question, "
-        "and up to 64 recent slots stay then and in the middle of an answer (--no-settle, ADR 4); scores are "
+        "ends as much stays as fits (`tail`, ADR 15), else the last chunk is distilled before a question, "
+        "and up to 64 recent slots stay then and in the middle of an answer (ADR 4); scores are "
         "pooled over 7 slots (--pool 1, ADR 14); protected opening slots are an addition, off by default"
     )
 

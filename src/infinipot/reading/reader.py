@@ -201,7 +201,7 @@ class Reader(Writer):
     @property
     def _ahead(self) -> int:
         """Tokens to know beyond the pot's room before it is distilled: are they the text's last ones?"""
-        return self.config.chunk(len(self.catalyst)) if self.config.fit and self._drops else 0
+        return self.config.chunk(len(self.catalyst)) if self.config.tail == "fill" and self._drops else 0
 
     def _take(self, waiting: list[int], ends: bool = False) -> Progress:
         """Read the next block of waiting tokens; distil if it fills the pot and more will follow.
@@ -219,7 +219,7 @@ class Reader(Writer):
             self._ends.push(waiting[:count])
         else:
             budget = self.config.kept
-            if distil and ends and self.config.fit and not self._fitted:
+            if distil and ends and self.config.tail == "fill" and not self._fitted:
                 rest = len(waiting) - count + len(self.catalyst)
                 budget = max(budget, self.config.capacity - rest)
             self._write(waiting[:count], distil=distil, budget=budget)
@@ -396,7 +396,7 @@ class Reader(Writer):
             raise InputError(
                 "this reader's pot was filled by its answer: use ask(), or fork() before answer()"
             )
-        budget = self.config.capacity - len(self.catalyst) if self.config.fit else 0
+        budget = self.config.capacity - len(self.catalyst) if self.config.tail == "fill" else 0
         catalyst, self.catalyst = self.catalyst, self.catalyst[-self.pot.room :]
         try:
             self._write([], distil=True, recent=RECENT, budget=max(self.config.kept, budget))

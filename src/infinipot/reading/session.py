@@ -87,19 +87,19 @@ class Writer:
     def _settle(self, count: int, most: int, final: bool = False) -> None:
         """Before a question of `count` tokens and an answer of `most`, distil what was read last.
 
-        To `fit`, only where they would have no room, or what is needed to go on; a text that is there as a
+        With `fill`, only where they would have no room, or what is needed to go on; a text that is there as a
         whole stays so before a `final` question. Else, what was not distilled yet of a text that is not.
         """
         if not self._drops:
             return
-        if self.config.fit:
+        if self.config.tail == "fill":
             spare = 1 + len(self.catalyst)
             if count + most + (0 if final and not self.pot.cycles else spare) > self.pot.room:
                 self._require(count, spare)
                 budget = max(self.config.kept, self.config.capacity - count - most - spare)
                 if budget < self.pot.fill:
                     self._write([], distil=True, recent=RECENT, budget=budget)
-        elif self.config.settle and self._fresh and self.pot.cycles:
+        elif self.config.tail == "distil" and self._fresh and self.pot.cycles:
             self._write([], distil=True, recent=RECENT)
 
     def _make_room(self, count: int, after: int) -> None:

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from typing import Any
 
-from infinipot.core.config import DEFAULT_MODE, ReadingMode
+from infinipot.core.config import DEFAULT_MODE, ReadingMode, Tail
 from infinipot.errors import ConfigError
 from infinipot.policies.registry import registry
 
@@ -31,7 +31,7 @@ class Method:
     fixed: Mapping[str, Any] = field(default_factory=dict)  # knobs of the policy that make it this method
     mode: ReadingMode = DEFAULT_MODE
     step: int = 0  # entries dropped at a time, at most an eighth of the capacity; 0 means half of it
-    settle: bool = True  # distil the last chunk too, as the CCD pipeline does, and leave what fits there
+    tail: Tail = "fill"  # what becomes of a text's end before a question
     paper: str = ""
     deviations: str = ""
 
@@ -156,7 +156,7 @@ METHODS = (
         policy="streaming-llm",
         fixed={"sinks": 0},
         step=64,
-        settle=False,
+        tail="raw",
         paper="Longformer, Beltagy et al. 2020 (arXiv:2004.05150)",
         deviations=(
             "with --step N a token sees the last |M| - N to |M| entries, where exact is always |M|; a "
@@ -169,7 +169,7 @@ METHODS = (
         STEPS,
         policy="streaming-llm",
         step=1,
-        settle=False,
+        tail="raw",
     ),
     Method(
         "h2o",
@@ -177,7 +177,7 @@ METHODS = (
         f"{STEPS}; every query's attention is summed",
         policy="h2o",
         step=1,
-        settle=False,
+        tail="raw",
     ),
     Method(
         "tova",

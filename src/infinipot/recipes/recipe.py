@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
-from infinipot.core.config import DEFAULT_CAPACITY, PotConfig, ReadingMode
+from infinipot.core.config import DEFAULT_CAPACITY, PotConfig, ReadingMode, Tail
 from infinipot.errors import ConfigError
 from infinipot.policies.base import Policy
 from infinipot.policies.registry import registry
@@ -39,8 +39,7 @@ class Recipe:
         keep: int | None = None,
         step: int | None = None,
         opening: int = 0,
-        settle: bool | None = None,
-        fit: bool | None = None,
+        tail: Tail | None = None,
         catalyst: str | None = None,
         format: Format = "plain",
         **knobs: Any,
@@ -51,7 +50,7 @@ class Recipe:
         """
         method = find(name)
         if method.mode.prompt == "truncate" or method.mode.distil != "full":
-            for option, value in {"keep": keep, "step": step, "settle": settle, "fit": fit}.items():
+            for option, value in {"keep": keep, "step": step, "tail": tail}.items():
                 if value is not None:
                     raise ConfigError(f"recipe '{name}' drops nothing while it reads: leave out --{option}")
         if opening and not method.policy:
@@ -65,13 +64,12 @@ class Recipe:
             step = min(method.step, max(1, capacity // 8))
         if step:
             keep = capacity - step
-        settle = method.settle if settle is None else settle
         drops = bool(method.policy) and method.bounded
-        fit = drops and settle and method.settle if fit is None else fit
+        tail = tail or (method.tail if drops else "distil")
         given = {knob: value for knob, value in knobs.items() if value is not None}
         for knob in given:
             method.knob(knob)
-        config = PotConfig(capacity, keep, opening, settle, fit)
+        config = PotConfig(capacity, keep, opening, tail)
         recipe = cls(method, config, given, catalyst or "general", format)
         recipe._check_least(asked_keep, asked_step)
         if catalyst is not None and not recipe.uses_catalyst:

@@ -11,7 +11,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from infinipot import __version__
-from infinipot.core.config import PotConfig
+from infinipot.core.config import PotConfig, Tail
 from infinipot.errors import ConfigError, StoreError
 from infinipot.models import fingerprint
 from infinipot.recipes.presets import find
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from infinipot.reading.reader import Reader
 
 # Not compared: free to change, or said elsewhere.
-_ASIDE = ("catalyst", "bounds", "note", "settle", "fit", "step")
+_ASIDE = ("catalyst", "bounds", "note", "tail", "settle", "fit", "step")
 
 
 def card_of(
@@ -77,14 +77,21 @@ def recipe_of(card: Card) -> Recipe:
     told = card.recipe
     try:
         method = find(told["name"])
-        ends = told["settle"], told.get("fit", False)  # older pots do not say the second
-        config = PotConfig(told["capacity"], told["keep"], told["opening"], *ends)
+        config = PotConfig(told["capacity"], told["keep"], told["opening"], _tail(told))
         knobs = {knob: told[knob] for knob in method.knobs}
         return Recipe(method, config, knobs, told["catalyst"] or "general", _format(told["format"]))
     except ConfigError as error:
         raise StoreError(f"this pot's recipe cannot be used here: {error}") from error
     except (KeyError, TypeError, AttributeError) as error:  # a card may hold anything
         raise StoreError("this pot's recipe is not one of this version: make the pot again") from error
+
+
+def _tail(told: Mapping[str, Any]) -> Tail:
+    """What becomes of a text's end; older pots say it in two words."""
+    if "tail" in told:
+        found: Tail = told["tail"]
+        return found
+    return "fill" if told.get("fit") else "distil" if told["settle"] else "raw"
 
 
 def _format(name: Any) -> Any:

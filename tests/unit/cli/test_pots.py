@@ -95,7 +95,7 @@ def test_read_once_ask_for_weeks(model: str, text: str, home: Path) -> None:
 def test_append_is_reading_on(model: str, text: str, tmp_path: Path) -> None:
     other = tmp_path / "end.txt"
     other.write_text("The end. " * 12)
-    pot = (*POT, "--no-fit")  # else the first text's end is treated as one
+    pot = (*POT, "--tail", "distil")  # else the first text's end is treated as one
     run("read", "--file", text, "--save", "book", "--model", model, *pot, "--title", "A night")
     told = run("read", "--file", str(other), "--append", "book", "--model", model)
     both = run("read", "--file", text, "--file", str(other), "--save", "both", "--model", model, *pot)
@@ -137,7 +137,7 @@ def test_what_cannot_be_is_refused_before_anything_is_read(
         "no name": ["ask", "--pot", "../night", "So?"],
         "leave out --file": ["ask", "--pot", "night", "--file", text, "So?"],
         "leave out --capacity": ["ask", "--pot", "night", "--capacity", "192", "So?"],
-        "leave out --settle": ["ask", "--pot", "night", "--no-settle", "So?"],
+        "leave out --tail": ["ask", "--pot", "night", "--tail", "raw", "So?"],
         "leave out --recipe": ["read", "-f", text, "--append", "night", "--recipe", "h2o"],
         "say where it is with --model": ["ask", "--pot", "night", "So?"],
         "read by another model (tiny, not other)": ["ask", "--pot", "night", "--model", str(other), "So?"],

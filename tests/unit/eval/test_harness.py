@@ -27,7 +27,7 @@ from infinipot.testing.model import ToyModel
 from infinipot.testing.tokenizer import ByteTokenizer
 
 COUNTS = (3, 9, 2, 30, 1, 4, 7)
-SMALL = {"capacity": 64, "tail": 16, "catalyst": "a b"}
+SMALL = {"capacity": 64, "prompt_tokens": 16, "catalyst": "a b"}
 BOUNDED = [m.name for m in METHODS if m.bounded and m.name != "truncate"]
 
 
@@ -53,7 +53,7 @@ def toy(tokenizer: Any = None) -> Engine:
 
 
 def lm(model: Any = None, **options: Any) -> InfiniPotLM:
-    options = {"capacity": 256, "tail": 32} | options
+    options = {"capacity": 256, "prompt_tokens": 32} | options
     return InfiniPotLM(model or engine(), **options)
 
 
@@ -180,7 +180,9 @@ def watched(model: InfiniPotLM, counts: list[int] | None = None) -> list[int]:
 
 @pytest.mark.parametrize("recipe", BOUNDED)
 def test_a_long_context_stays_within_the_pot(recipe: str) -> None:
-    options = SMALL if recipe in ("infinipot", "cap-only", "no-cr-rope") else {"capacity": 64, "tail": 16}
+    options = (
+        SMALL if recipe in ("infinipot", "cap-only", "no-cr-rope") else {"capacity": 64, "prompt_tokens": 16}
+    )
     model = lm(toy(), recipe=recipe, **options)
     fills = watched(model)
     texts = [TEXT * 9, TEXT * 5 + "Other.", "Short."]  # to none of them this model's first token is a stop
@@ -252,7 +254,7 @@ def test_a_long_end_does_not_empty_the_pot() -> None:
 
 
 def test_what_a_recipe_cannot_do() -> None:
-    model = lm(toy(), recipe="truncate", capacity=64, tail=16)
+    model = lm(toy(), recipe="truncate", capacity=64, prompt_tokens=16)
     with pytest.raises(ConfigError, match="does not read the middle of a text"):
         model.loglikelihood_rolling([Request(TEXT * 8)], disable_tqdm=True)
     assert model.loglikelihood([Request(TEXT * 8, " yes")], disable_tqdm=True)[0][0] < 0

@@ -20,7 +20,7 @@ def toy() -> Engine:
 
 
 def lm(**options: Any) -> InfiniPotLM:
-    return InfiniPotLM(toy(), **{"capacity": 256, "tail": 32, **options})
+    return InfiniPotLM(toy(), **{"capacity": 256, "prompt_tokens": 32, **options})
 
 
 def test_generation_settings() -> None:
@@ -39,17 +39,24 @@ def test_generation_settings() -> None:
 
 def test_arguments_are_texts_or_numbers() -> None:
     made = InfiniPotLM.create_from_arg_obj(
-        {"model": toy(), "capacity": "1k", "keep": "0.25", "novelty": "0.3", "catalyst": "a b", "tail": "40"},
+        {
+            "model": toy(),
+            "capacity": "1k",
+            "keep": "0.25",
+            "novelty": "0.3",
+            "catalyst": "a b",
+            "prompt_tokens": "40",
+        },
         {"batch_size": "4", "device": None, "max_batch_size": None},
     )
     config, knobs = made.recipe.config, made.recipe.knobs
     assert (config.capacity, config.kept, knobs["novelty"]) == (1024, 256, 0.3)
-    assert (made.tail, made.batch_size, made.recipe.catalyst) == (40, 4, "a b")
-    other = lm(recipe="h2o", step=8, heavy="64", settle="true", opening="2")
+    assert (made.prompt_tokens, made.batch_size, made.recipe.catalyst) == (40, 4, "a b")
+    other = lm(recipe="h2o", step=8, heavy="64", tail="distil", opening="2")
     assert other.recipe.knobs == {"heavy": 64}
-    assert (other.recipe.config.kept, other.recipe.config.settle, other.recipe.config.opening) == (
+    assert (other.recipe.config.kept, other.recipe.config.tail, other.recipe.config.opening) == (
         248,
-        True,
+        "distil",
         2,
     )
     assert lm().recipe.catalyst == "general"
@@ -75,9 +82,9 @@ def test_model_args_win_over_options() -> None:
         ({"recipe": "infinpot"}, "unknown recipe 'infinpot'; did you mean 'infinipot'?"),
         ({"capacity": "many"}, "capacity is 'many'; use a size such as 2048 or 4k"),
         ({"novelty": "much"}, "novelty is 'much'; use a number"),
-        ({"settle": "maybe"}, "settle is 'maybe'; use true or false"),
-        ({"tail": 0}, "tail is '0'; use a whole number of at least 1"),
-        ({"tail": 255}, "tail is 255; use 1[0-9]+ or less, or a larger capacity"),
+        ({"tail": "maybe"}, "tail is 'maybe'"),
+        ({"prompt_tokens": 0}, "prompt_tokens is '0'; use a whole number of at least 1"),
+        ({"prompt_tokens": 255}, "prompt_tokens is 255; use 1[0-9]+ or less, or a larger capacity"),
         ({"batch_size": "auto"}, "batch_size is 'auto'; use a whole number"),
         ({"catalyst": "question"}, "use 'general' instead"),
         ({"recipe": "cap-only", "novelty": 0.5}, "novelty is what makes recipe 'cap-only'"),

@@ -114,17 +114,14 @@ def test_the_page_needs_nothing_else(tmp_path: Path) -> None:
 def test_pictures_compare_what_differs_in_one_thing(tmp_path: Path) -> None:
     grids = [
         Grid(("infinipot",), (1024, 2048), catalysts=("general",)),
-        Grid(("infinipot",), (1024,), catalysts=("general",), fit=False),
-        Grid(("infinipot",), (1024,), catalysts=("general",), settle=False, fit=False),
+        Grid(("infinipot",), (1024,), catalysts=("general",), tail="distil"),
+        Grid(("infinipot",), (1024,), catalysts=("general",), tail="raw"),
         Grid(("truncate", "full"), (1024,)),
     ]
     runs, _ = load([passkey(tmp_path / str(number), grid) for number, grid in enumerate(grids)])
     (section,) = sections(runs)
-    assert {name: list(bars) for name, bars in _groups(section, "fit").items()} == {
-        "infinipot 1024 general": [False, True]
-    }
-    assert {name: list(bars) for name, bars in _groups(section, "settle").items()} == {
-        "infinipot 1024 no-fit general": [False, True]
+    assert {name: list(bars) for name, bars in _groups(section, "tail").items()} == {
+        "infinipot 1024 general": ["distil", "fill", "raw"]
     }
     figure = _budget(plt, section)()
     assert [text.get_text() for text in figure.legends[0].get_texts()] == ["full", "infinipot general"]

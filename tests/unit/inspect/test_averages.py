@@ -43,7 +43,7 @@ def text(lines: int) -> str:
 
 def read(name: str, lines: int) -> Run:
     catalyst = {"catalyst": "a summary"} if name.endswith("question") else {}
-    recipe = Recipe.named(RECIPES[name], capacity=160, keep=80, fit=False, **catalyst)
+    recipe = Recipe.named(RECIPES[name], capacity=160, keep=80, tail="distil", **catalyst)
     reader = recipe.reader(MODEL, TOKENIZER, bare=True)
     return record(reader, text(lines), QUESTION, Generation(4), {"name": name})
 

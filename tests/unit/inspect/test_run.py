@@ -33,7 +33,7 @@ QUESTION = "Which dog?"
 
 
 def run(name: str, text: str = TEXT, **options: object) -> Run:
-    recipe = Recipe.named(name, capacity=160, keep=80, fit=False, **options)
+    recipe = Recipe.named(name, capacity=160, keep=80, tail="distil", **options)
     return record(recipe.reader(MODEL, TOKENIZER), text, QUESTION, Generation(6), {"name": name})
 
 
@@ -62,7 +62,7 @@ def test_the_record_ends_where_the_answer_begins(runs: list[Run]) -> None:
 
 
 def test_a_recorded_reader_answers_as_an_unrecorded_one(runs: list[Run]) -> None:
-    recipe = Recipe.named("infinipot", capacity=160, keep=80, fit=False, catalyst="a summary")
+    recipe = Recipe.named("infinipot", capacity=160, keep=80, tail="distil", catalyst="a summary")
     reader = recipe.reader(MODEL, TOKENIZER)
     reader.read(TEXT)
     assert runs[0].answer == "".join(reader.answer(QUESTION, Generation(6))).strip()

@@ -15,7 +15,7 @@ RUN = """
 from infinipot import Recipe
 from infinipot.testing import ByteTokenizer
 from infinipot.testing import ToyModel
-one = Recipe.named("every-other", capacity=32, stride=4, fit=False).reader(ToyModel(), ByteTokenizer())
+one = Recipe.named("every-other", capacity=32, stride=4, tail="distil").reader(ToyModel(), ByteTokenizer())
 one.read("x" * (33 - len(one.frame.opening)))  # one more than fits: one distillation to 16
 print(one.pot.cycles, one.pot.pot_layers[0].source[0, 0, :16].tolist())
 """

@@ -180,9 +180,9 @@ def test_a_message_too_long_costs_nothing() -> None:
 
 def test_the_last_chunk_is_settled_before_a_question_unless_told_otherwise() -> None:
     text = "The quick brown fox jumps over the lazy dog. " * 9
-    for settle, more in ((True, 1), (False, 0)):
+    for tail, more in (("distil", 1), ("raw", 0)):
         potted = reader(64)
-        potted.config = replace(potted.config, settle=settle)
+        potted.config = replace(potted.config, tail=tail)
         potted.read(text)
         assert potted.pot.fill > potted.config.kept
         cycles = potted.pot.cycles
@@ -196,7 +196,7 @@ def test_the_last_chunk_is_settled_before_a_question_unless_told_otherwise() -> 
 
 def fitting(capacity: int = 64, **options) -> Reader:
     potted = reader(capacity, **options)
-    potted.config = replace(potted.config, fit=True)
+    potted.config = replace(potted.config, tail="fill")
     return potted
 
 

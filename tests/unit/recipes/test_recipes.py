@@ -38,7 +38,8 @@ def model() -> HFModel:
 def answered(name: str, **options) -> tuple[Reader, torch.Tensor]:
     """A reader that has read TEXT and QUESTION, and the logits after them."""
     recipe = replace(Recipe.named(name, capacity=CAPACITY, **options), catalyst="a b")
-    recipe = replace(recipe, config=replace(recipe.config, settle=False))
+    if recipe.config.tail == "distil":  # the slow twin stops where the text does
+        recipe = replace(recipe, config=replace(recipe.config, tail="raw"))
     one = recipe.reader(model(), ByteTokenizer())
     one.frame = replace(one.frame, opening=[])
     for _ in one.reading_tokens([TEXT]):
@@ -98,7 +99,7 @@ CYCLING = {
 
 @pytest.mark.parametrize("name", sorted(CYCLING))
 def test_a_bounded_recipe_is_its_slow_pipeline(name: str) -> None:
-    one, logits = answered(name, fit=False)
+    one, logits = answered(name, tail="distil")
     policy, knobs = CYCLING[name]
     slow = SlowPot(one.model.model, reset=name != "no-cr-rope")
     choose = partial(slow_policies.SLOW[policy], slow, **knobs)
@@ -110,7 +111,7 @@ def test_a_bounded_recipe_is_its_slow_pipeline(name: str) -> None:
 @pytest.mark.parametrize("name", ["infinipot", "cap-only", "nuc-only", "no-cr-rope"])
 def test_fitting_where_a_text_ends_is_its_slow_pipeline(name: str) -> None:
     one, logits = answered(name)
-    assert one.config.fit
+    assert one.config.tail == "fill"
     slow = SlowPot(one.model.model, reset=name != "no-cr-rope")
     choose = partial(slow_policies.infinipot, slow, **CYCLING[name][1])
     slow_cycles(slow, one.config.kept, choose, one.catalyst, fit=True)
@@ -258,7 +259,7 @@ def test_ends_hold_no_more_than_they_must() -> None:
         (lambda: Recipe.named("h2o", keep=10, step=4), "give one of them"),
         (lambda: Recipe.named("full", keep=10), "leave out --keep"),
         (lambda: Recipe.named("truncate", step=10), "leave out --step"),
-        (lambda: Recipe.named("snapkv", settle=True), "leave out --settle"),
+        (lambda: Recipe.named("snapkv", tail="distil"), "leave out --tail"),
         (lambda: Recipe.named("truncate", opening=4), "leave out --opening"),
         (lambda: Recipe.named("h2o", catalyst="general"), "leave out --catalyst"),
         (lambda: Recipe.named(novelty=1.0, catalyst="general"), "leave out --catalyst"),

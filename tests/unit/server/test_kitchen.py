@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from infinipot.core.config import Tail
 from infinipot.engine import Engine
 from infinipot.errors import ConfigError, InfiniPotError, StoreError
 from infinipot.reading.sampling import Generation
@@ -73,11 +74,11 @@ class Slow(ToyModel):
 
 @asynccontextmanager
 async def serving(
-    tmp_path: Path, fit: bool | None = None, **sizes: int
+    tmp_path: Path, tail: Tail | None = None, **sizes: int
 ) -> AsyncIterator[tuple[Kitchen, Slow]]:
     model = Slow()
     engine = Engine("toy", "chat", model, Endless(), "float32", "0" * 64)  # type: ignore[arg-type]
-    recipe = Recipe.named(capacity=CAPACITY, fit=fit, format="chat", catalyst="general short")
+    recipe = Recipe.named(capacity=CAPACITY, tail=tail, format="chat", catalyst="general short")
     kitchen = Kitchen(engine, recipe, open_store(str(tmp_path / "pots")), **sizes)
     kitchen.start()
     try:

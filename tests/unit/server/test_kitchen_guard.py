@@ -35,7 +35,7 @@ class Bare(Endless):
 @pytest.mark.parametrize("value", [float("nan"), float("inf")])
 def test_a_pot_of_no_numbers_ends_nobody_else_s_answer(tmp_path: Path, name: str, value: float) -> None:
     async def work() -> None:
-        async with serving(tmp_path, fit=False, slots=2) as (kitchen, _):  # so that there are anchors
+        async with serving(tmp_path, tail="distil", slots=2) as (kitchen, _):  # so that there are anchors
             await served(kitchen, brew(tmp_path / "a", LONG))
             store = kitchen.store.space("t")
             state, card = store.load("book")

@@ -63,7 +63,7 @@ def test_another_model_tokenizer_rope_dtype_version_or_recipe_does_not() -> None
 
 
 def test_catalyst_and_settle_may_differ() -> None:
-    other = replace(toy.RECIPE, catalyst="general", config=replace(toy.RECIPE.config, settle=False, keep=32))
+    other = replace(toy.RECIPE, catalyst="general", config=replace(toy.RECIPE.config, tail="raw", keep=32))
     assert mismatch(toy.card(), toy.engine(), other) == ""
 
 
