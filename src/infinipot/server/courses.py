@@ -15,6 +15,7 @@ from typing import Any
 
 from infinipot.errors import ConfigError, InputError
 from infinipot.reading.decode import Voice
+from infinipot.reading.progress import TextProgress
 from infinipot.reading.reader import Progress, Reader
 from infinipot.server import prompts
 from infinipot.server.berths import Berth
@@ -98,10 +99,11 @@ def brew(place: Place, order: Brew) -> Course:
             state, before = yield place.background(shelf.load, order.name)
             reader.restore(state)
             del state
-        text, known = _Text(order, reader.tokens_read), reader.tokens_read
-        for progress in reader.reading(text.pieces()):
+        known = reader.tokens_read
+        text = TextProgress(reader.tokenizer, _pieces(order), size=lambda piece: len(piece.encode()))
+        for progress in reader.reading_tokens(text.tokens()):
             read = progress.tokens_read
-            place.put(Reading(progress, read, known, None, progress.seconds, text.read(progress)))
+            place.put(Reading(progress, read, known, None, progress.seconds, text.read(read - known)))
             yield None
         card = yield place.background(shelf.save, order, reader, before)
     finally:
@@ -109,23 +111,10 @@ def brew(place: Place, order: Brew) -> Course:
     return Kept(card, order.name)
 
 
-class _Text:
-    """A file's text, and how much of it was taken."""
-
-    def __init__(self, order: Brew, before: int) -> None:
-        self._order, self._before, self._taken = order, before, 0  # tokens read before it; bytes taken
-
-    def read(self, progress: Progress) -> int:
-        """Bytes that were read: of those taken, as many as of their tokens."""
-        read = progress.tokens_read - self._before
-        return self._taken * read // max(1, read + progress.waiting)
-
-    def pieces(self) -> Iterator[str]:
-        if self._order.append:
-            yield "\n\n"
-        for piece in read_text(self._order.file):
-            self._taken += len(piece.encode())
-            yield piece
+def _pieces(order: Brew) -> Iterator[str]:
+    if order.append:
+        yield "\n\n"
+    yield from read_text(order.file)
 
 
 def _aim(reader: Reader, options: AnswerOptions, text: str) -> None:

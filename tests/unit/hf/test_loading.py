@@ -10,7 +10,6 @@ from types import SimpleNamespace
 import huggingface_hub
 import pytest
 import torch
-from toy_release import Seller
 
 from infinipot.errors import ConfigError, InfiniPotError, ModelError
 from infinipot.hf import loading
@@ -19,6 +18,7 @@ from infinipot.models import cache as store
 from infinipot.models import catalog, memory
 from infinipot.models.download import Progress
 from infinipot.models.gguf_files import quiet, read_header
+from toy_release import Seller
 
 
 @pytest.fixture(scope="session")
