@@ -24,11 +24,11 @@ from typing import Any
 
 from infinipot.engine import open_engine
 from infinipot.errors import InfiniPotError
-from infinipot.eval.evaluate import Here, Order, evaluate
+from infinipot.eval.evaluate import Evaluation, Here, evaluate
 from infinipot.eval.folder import MANIFEST, key, opened, read_manifest, read_rows
 from infinipot.eval.grid import BY_TASK, Grid
 from infinipot.eval.results import summary
-from infinipot.eval.tasks.registry import Wanted, make
+from infinipot.eval.tasks.registry import make
 
 K = 1024
 STEPS = {"swa": 256, "streaming-llm": 256, "h2o": 256}  # token by token is too slow for a grid
@@ -60,26 +60,25 @@ class Part:
         ends = (f"tail={self.tail}",) if self.tail else ()
         return "_".join([*self.recipes, *self.catalysts, *sizes, *knobs, *ends])
 
-    def order(self, args: argparse.Namespace) -> Order:
-        task, wanted, limit = tasks(args)[self.grid]
-        made = make(task, wanted, args.seed)
+    def evaluation(self, args: argparse.Namespace) -> Evaluation:
+        task, options, limit = tasks(args)[self.grid]
         steps = tuple({STEPS[recipe] for recipe in self.recipes if recipe in STEPS})
         sizes = self.recipes, self.capacities, self.keeps, steps
         grid = Grid(*sizes, self.catalysts, self.knobs, self.tail)
         out = args.out / "parts" / self.grid / self.name
-        return Order(made.task, grid, out, made.options, args.seed, limit)
+        return Evaluation(make(task, options, args.seed), grid, out, args.seed, limit)
 
 
-def tasks(args: argparse.Namespace) -> dict[str, tuple[str, Wanted, int | None]]:
+def tasks(args: argparse.Namespace) -> dict[str, tuple[str, dict[str, Any], int | None]]:
     """What is read for each grid: a task, its options, and how many rows of each of its parts."""
     essays, longbench = str(args.essays), args.longbench
     return {
-        "passkey": ("passkey", Wanted(lengths=PAPER_LENGTHS, trials=1), None),
-        "essays": ("needle", Wanted(lengths=PAPER_LENGTHS, trials=1, hay=essays), None),
-        "passkey-more": ("passkey", Wanted(lengths="4k,8k,16k,32k,64k", trials=4), None),
-        "essays-more": ("needle", Wanted(lengths="4k,8k,16k,32k,64k", trials=4, hay=essays), None),
-        "longbench": ("longbench", Wanted(data=longbench, tasks="all"), args.rows),
-        "longbench-all": ("longbench", Wanted(data=longbench, tasks="all"), None),
+        "passkey": ("passkey", {"lengths": PAPER_LENGTHS, "trials": 1}, None),
+        "essays": ("needle", {"lengths": PAPER_LENGTHS, "trials": 1, "hay": essays}, None),
+        "passkey-more": ("passkey", {"lengths": "4k,8k,16k,32k,64k", "trials": 4}, None),
+        "essays-more": ("needle", {"lengths": "4k,8k,16k,32k,64k", "trials": 4, "hay": essays}, None),
+        "longbench": ("longbench", {"data": longbench, "tasks": "all"}, args.rows),
+        "longbench-all": ("longbench", {"data": longbench, "tasks": "all"}, None),
     }
 
 
@@ -159,25 +158,25 @@ def worker(args: argparse.Namespace, turn: Any, until: float) -> None:
 
 def run(part: Part, args: argparse.Namespace, here: Here, until: float) -> str:
     """Make the rows that are not there yet; say what came out."""
-    started, order = time.time(), part.order(args)
-    begin(order, args.out / part.grid)
+    started, wanted = time.time(), part.evaluation(args)
+    begin(wanted, args.out / part.grid)
     here.runner.batch = BATCH if part.grid.startswith("longbench") else 1  # other answers are a few tokens
-    for step in evaluate(order, here):
+    for step in evaluate(wanted, here):
         if step.done < step.total and time.time() > until:
             return f"{step.done} of {step.total} rows; run again to go on"
-    cells = summary(read_rows(order.out))["cells"]
+    cells = summary(read_rows(wanted.out))["cells"]
     means = (f"{cell['cell']} {100 * (cell['score'] or 0):.1f}" for cell in cells)
     return f"{', '.join(means)}; {step.total} rows, {time.time() - started:.0f} s"
 
 
-def begin(order: Order, grid: Path) -> None:
+def begin(wanted: Evaluation, grid: Path) -> None:
     """Begin a part with those of its rows that were gathered before."""
-    if (order.out / MANIFEST).exists() or not (grid / MANIFEST).exists():
+    if (wanted.out / MANIFEST).exists() or not (grid / MANIFEST).exists():
         return
-    names, known = {cell.name for cell in order.grid.cells()}, read_manifest(grid)
+    names, known = {cell.name for cell in wanted.grid.cells()}, read_manifest(grid)
     cells = {name: cell for name, cell in known["cells"].items() if name in names}
     if cells:
-        with opened(order.out, {**known, "cells": cells}) as folder:
+        with opened(wanted.out, {**known, "cells": cells}) as folder:
             for row in read_rows(grid):
                 if row.get("cell") in cells:
                     folder.append(row)

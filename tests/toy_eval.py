@@ -12,10 +12,10 @@ import torch
 
 from infinipot.engine import Engine
 from infinipot.eval import manifest as manifests
-from infinipot.eval.evaluate import Here, Order, Step, evaluate
+from infinipot.eval.evaluate import Evaluation, Here, Step, evaluate
 from infinipot.eval.folder import opened
 from infinipot.eval.grid import Grid
-from infinipot.eval.tasks.rows import BadRow
+from infinipot.eval.tasks.jsonl import BadRow
 from infinipot.eval.tasks.task import Count, Example
 from infinipot.testing.model import ToyModel
 from infinipot.testing.tokenizer import ByteTokenizer
@@ -37,6 +37,10 @@ class Letters:
     question: str = "Which?"
     pause: float = 0.0  # seconds that scoring takes: time to be killed in
     name: str = "letters"
+    lengths: tuple[int, ...] = ()
+
+    def describe(self) -> dict[str, Any]:
+        return {"lengths": list(self.lengths)} if self.lengths else {}
 
     def examples(self, count: Count) -> Iterator[Example | BadRow]:
         for line in range(1, self.count + 1):
@@ -54,8 +58,8 @@ class Letters:
 
 def run(out: Path, task: Any = None, grid: Grid = GRID, seed: int = 0, **options: Any) -> list[Step]:
     """Evaluate to the end."""
-    order = Order(task or Letters(), grid, out, seed=seed, **options)
-    return list(evaluate(order, Here(engine)))
+    wanted = Evaluation(task or Letters(), grid, out, seed=seed, **options)
+    return list(evaluate(wanted, Here(engine)))
 
 
 def run_quietly(out: str, pause: float) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -11,14 +11,16 @@ import typer
 
 from infinipot.cli import options as o
 from infinipot.cli.eval_screen import show, watch
+from infinipot.cli.expand import with_options
 from infinipot.errors import ConfigError
+from infinipot.eval.tasks.registry import make, task_options, tasks
 from infinipot.models.catalog import DEFAULT_MODEL
 
 if TYPE_CHECKING:
-    from infinipot.eval.evaluate import Order, Workers
+    from infinipot.eval.evaluate import Evaluation, Workers
     from infinipot.eval.grid import Grid
 
-GRID, TASK, RUN = "Grid: commas between several values", "Task", "Run"
+GRID, RUN = "Grid: commas between several values", "Run"
 Text = str | None
 
 
@@ -26,17 +28,11 @@ def _grid(help: str, default: str = "the recipe's", **more: Any) -> Any:
     return typer.Option(help=help, show_default=default, rich_help_panel=GRID, **more)
 
 
-def _task(help: str, default: str = "the task's", **more: Any) -> Any:
-    return typer.Option(help=help, show_default=default, rich_help_panel=TASK, **more)
-
-
 def _run(help: str, default: str | bool = True, **more: Any) -> Any:
     return typer.Option(help=help, show_default=default, rich_help_panel=RUN, **more)
 
 
-Name = Annotated[
-    str, typer.Argument(metavar="TASK", help="passkey, needle, longbench, babilong, kv-retrieval.")
-]
+Name = Annotated[str, typer.Argument(metavar="TASK", help=f"{', '.join(tasks())}.")]
 Recipes = Annotated[
     str, typer.Option("--recipe", "-r", help="Recipes; `infinipot recipes` lists them.", rich_help_panel=GRID)
 ]
@@ -59,20 +55,6 @@ Sets = Annotated[
         "--set", metavar="NAME=VALUES", help="Setting of a recipe, e.g. heavy=4,64.", rich_help_panel=GRID
     ),
 ]
-Lengths = Annotated[Text, _task("Tokens of a text, e.g. 8k,128k,1m; for babilong, its files: 0k,4k.")]
-Depths = Annotated[Text, _task("Where the needle lies, from 0, first, to 1, last.", "0.1,0.5,0.9")]
-Trials = Annotated[int | None, _task("Examples of each length and depth.")]
-Tasks = Annotated[
-    Text, _task("Parts of longbench (`all`: with LongBench-E), babilong, kv-retrieval.", "what is there")
-]
-LongBenchE = Annotated[bool | None, typer.Option("--e", help="LongBench-E.", rich_help_panel=TASK)]
-Hay = Annotated[
-    Text, _task("What a needle lies in: noise, or a folder of texts.", "noise", metavar="noise|DIR")
-]
-Needle = Annotated[Text, _task("What is hidden.", "passkey", metavar="passkey|sandwich|TEXT")]
-Question = Annotated[Text, _task("What is asked about a needle of your own.", "none")]
-Answer = Annotated[Text, _task("What is right then.", "none")]
-Data = Annotated[Path | None, _task("Folder with the task's files.", "none")]
 Limit = Annotated[int | None, _run("Examples of each part of the task.", "all", min=1)]
 Seed = Annotated[int, _run("Draws keys and hay.", min=0)]
 Out = Annotated[Path | None, _run("Folder of the run: new, or one to go on with.", "results/TASK")]
@@ -99,6 +81,7 @@ Workers_ = Annotated[
 ]
 
 
+@with_options(task_options())
 def evaluate(
     task: Name,
     recipe: Recipes = "infinipot",
@@ -110,16 +93,6 @@ def evaluate(
     catalyst: Catalysts = None,
     settings: Sets = None,
     tail: o.Tail = None,
-    lengths: Lengths = None,
-    depths: Depths = None,
-    trials: Trials = None,
-    tasks: Tasks = None,
-    e: LongBenchE = None,
-    hay: Hay = None,
-    needle: Needle = None,
-    question: Question = None,
-    answer: Answer = None,
-    data: Data = None,
     limit: Limit = None,
     seed: Seed = 0,
     out: Out = None,
@@ -132,42 +105,38 @@ def evaluate(
     workers: Workers_ = None,
     batch: Batch = None,
     as_json: o.Json = False,
+    *,
+    given: Mapping[str, Any],
 ) -> None:
     """Measure recipes on a task: every recipe with every combination of the options that apply to it.
 
     Rows go to a folder, each as soon as it is known. The same command goes on where it was stopped.
     """
-    from infinipot.eval.evaluate import Order
-    from infinipot.eval.tasks.registry import Wanted, make
+    from infinipot.eval.evaluate import Evaluation
 
-    made = make(task, Wanted(data, lengths, depths, trials, tasks, e, hay, needle, question, answer), seed)
+    made = make(task, given, seed)
     knobs = _knobs(novelty, pool, settings or [])
-    grid = _grid_of(recipe, capacity, keep, step, catalyst or [made.catalyst], knobs, tail and tail.value)
-    order = Order(
-        made.task,
-        grid,
-        out or Path("results") / task,
-        made.options,
-        seed,
-        limit,
-        format.value if format else None,
+    catalysts = catalyst or [tasks()[task].catalyst]
+    grid = _grid_of(recipe, capacity, keep, step, catalysts, knobs, tail and tail.value)
+    wanted = Evaluation(
+        made, grid, out or Path("results") / task, seed, limit, format.value if format else None
     )
-    _finish(order, _workers(engine, address, workers, batch, model, device, dtype), as_json)
+    _finish(wanted, _workers(engine, address, workers, batch, model, device, dtype), as_json)
 
 
-def _finish(order: Order, workers: Workers, as_json: bool) -> None:
+def _finish(wanted: Evaluation, workers: Workers, as_json: bool) -> None:
     from infinipot.eval.evaluate import evaluate as run
     from infinipot.eval.folder import read_rows
     from infinipot.eval.results import summary
 
-    watch(run(order, workers), order.out, quiet=as_json)
-    rows = read_rows(order.out)
-    asked = {cell.name for cell in order.grid.cells()}
+    watch(run(wanted, workers), wanted.out, quiet=as_json)
+    rows = read_rows(wanted.out)
+    asked = {cell.name for cell in wanted.grid.cells()}
     found = summary([row for row in rows if row["kind"] == "bad" or row["cell"] in asked])
     if as_json:
-        print(json.dumps({"out": str(order.out), **found}, ensure_ascii=False))
+        print(json.dumps({"out": str(wanted.out), **found}, ensure_ascii=False))
     else:
-        show(found, order.out)
+        show(found, wanted.out)
 
 
 def _grid_of(

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from statistics import fmean
 from typing import Any, Protocol
@@ -18,8 +18,8 @@ from infinipot.errors import InputError
 from infinipot.eval import manifest as manifests
 from infinipot.eval.folder import Folder, Row, opened
 from infinipot.eval.grid import Grid
-from infinipot.eval.run import Job, Outcome, Runner
-from infinipot.eval.tasks.rows import BadRow
+from infinipot.eval.runner import Job, Outcome, Runner
+from infinipot.eval.tasks.jsonl import BadRow
 from infinipot.eval.tasks.task import Example, Task
 from infinipot.eval.weights import fingerprint
 from infinipot.text.files import title
@@ -30,13 +30,12 @@ GPU_BATCH = 8  # answers given together on a GPU, which one alone leaves idle
 
 
 @dataclass(frozen=True)
-class Order:
-    """What is to be evaluated, as a person asked for it."""
+class Evaluation:
+    """A task, the cells that are measured on it and the folder of the rows."""
 
     task: Task
     grid: Grid
     out: Path
-    options: Mapping[str, Any] = field(default_factory=dict)  # of the task: what its examples depend on
     seed: int = 0
     limit: int | None = None  # examples of each of the task's parts
     format: Format | None = None
@@ -55,11 +54,11 @@ class Prepared:
 class Workers(Protocol):
     """Whoever holds a model and runs jobs on it."""
 
-    def prepare(self, order: Order) -> Prepared:
+    def prepare(self, wanted: Evaluation) -> Prepared:
         """Make the examples with the model's tokenizer, and refuse cells that could run none."""
 
     def run(self, jobs: list[Job]) -> Iterator[tuple[Job, Outcome]]:
-        """Yield every job with its outcome, in any order."""
+        """Yield every job with its outcome, in any wanted."""
 
 
 @dataclass(frozen=True)
@@ -90,25 +89,25 @@ class Here:
             self._runner = Runner(engine, self._batch or (GPU_BATCH if gpu else 1))
         return self._runner
 
-    def prepare(self, order: Order) -> Prepared:
+    def prepare(self, wanted: Evaluation) -> Prepared:
         """As in `Workers`."""
-        return prepared(self.runner, order)
+        return prepared(self.runner, wanted)
 
     def run(self, jobs: list[Job]) -> Iterator[tuple[Job, Outcome]]:
-        """As in `Workers`; in order."""
+        """As in `Workers`; in wanted."""
         return self.runner.run(jobs)
 
 
-def prepared(runner: Runner, order: Order) -> Prepared:
-    """Prepare an order with this model."""
+def prepared(runner: Runner, wanted: Evaluation) -> Prepared:
+    """Prepare an evaluation with this model."""
     engine = runner.engine
 
     def count(text: str) -> int:
         return len(engine.tokenizer.encode(text))
 
-    examples, bad = _sorted_out(order.task.examples(count), order.limit)
-    format = order.format or engine.format
-    runner.check(order.grid.cells(format), examples)
+    examples, bad = _sorted_out(wanted.task.examples(count), wanted.limit)
+    format = wanted.format or engine.format
+    runner.check(wanted.grid.cells(format), examples)
     device = str(engine.model.device)
     model = {
         "name": title(engine.name),
@@ -120,26 +119,27 @@ def prepared(runner: Runner, order: Order) -> Prepared:
     return Prepared(model, manifests.hardware(device), examples, bad)
 
 
-def evaluate(order: Order, workers: Workers) -> Iterator[Step]:
+def evaluate(wanted: Evaluation, workers: Workers) -> Iterator[Step]:
     """Run everything that is not done yet; yields before the first row and after every row."""
-    known = workers.prepare(order)
-    cells = order.grid.cells(order.format or _format(known))
+    known = workers.prepare(wanted)
+    cells = wanted.grid.cells(wanted.format or _format(known))
     manifest = manifests.made(
-        order.task.name,
-        {**order.options, "limit": order.limit},
-        order.seed,
+        wanted.task.name,
+        {**wanted.task.describe(), "limit": wanted.limit},
+        wanted.seed,
         known.model,
         manifests.of_examples(known.examples),
         {cell.name: cell.describe() for cell in cells},
         known.hardware,
     )
-    with opened(order.out, manifest) as folder:
+    with opened(wanted.out, manifest) as folder:
         _note_bad(folder, known.bad)
-        yield from _run(order.task, [Job(cell, e) for cell in cells for e in known.examples], workers, folder)
+        jobs = [Job(cell, example) for cell in cells for example in known.examples]
+        yield from _run(wanted.task, jobs, workers, folder)
 
 
 def _run(task: Task, jobs: list[Job], workers: Workers, folder: Folder) -> Iterator[Step]:
-    there, wanted = folder.done(), {job.key for job in jobs}
+    there, asked = folder.done(), {job.key for job in jobs}
     left = [job for job in jobs if job.key not in there]
     work = sum(len(job.example.text) for job in jobs) or 1
     read = work - sum(len(job.example.text) for job in left)
@@ -147,7 +147,7 @@ def _run(task: Task, jobs: list[Job], workers: Workers, folder: Folder) -> Itera
     for row in folder.rows:
         if row["kind"] == "example" and row["score"] is not None:
             scores[row["cell"]].append(row["score"])
-    done = len(there & wanted)
+    done = len(there & asked)
     yield Step(done, len(jobs), read / work)
     for job, outcome in workers.run(left):
         row = row_of(task, job, outcome)

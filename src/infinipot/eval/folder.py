@@ -19,7 +19,7 @@ from filelock import FileLock, Timeout
 
 from infinipot.errors import ConfigError, InputError
 from infinipot.eval.manifest import FORMAT, Manifest, differences
-from infinipot.eval.tasks.rows import PACKED, open_file
+from infinipot.eval.tasks.jsonl import PACKED, open_file
 
 MANIFEST, ROWS, LOCK = "manifest.json", "rows.jsonl", ".lock"
 Row = dict[str, Any]

@@ -11,8 +11,8 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
+from infinipot.common.sizes import short
 from infinipot.errors import ConfigError
-from infinipot.eval.lists import short
 from infinipot.eval.results import Section, Series
 from infinipot.eval.stats import Estimate, estimate, macro
 from infinipot.eval.tables import shown, values

@@ -15,8 +15,8 @@ from typing import Any
 
 from infinipot.engine import Engine
 from infinipot.errors import ConfigError, InfiniPotError
-from infinipot.eval.evaluate import Order, Prepared, prepared
-from infinipot.eval.run import Job, Outcome, Runner
+from infinipot.eval.evaluate import Evaluation, Prepared, prepared
+from infinipot.eval.runner import Job, Outcome, Runner
 
 TRIES = 3  # deaths of a worker at one job before the job is given up
 STARTS = 3  # workers lost in a row before one was ready: then something else is wrong
@@ -42,8 +42,8 @@ class _Worker:
         """Answer once the model is there."""
         self._runner()
 
-    def prepare(self, order: Order) -> Prepared:
-        return prepared(self._runner(), order)
+    def prepare(self, wanted: Evaluation) -> Prepared:
+        return prepared(self._runner(), wanted)
 
     def one(self, job: Job) -> Outcome:
         return self._runner().one(job)
@@ -68,13 +68,13 @@ class RayWorkers:
         self._share, self._most = _shares(self._ray, workers)
         self._spare: Any = None  # the worker that prepared, which need not load its model again
 
-    def prepare(self, order: Order) -> Prepared:
+    def prepare(self, wanted: Evaluation) -> Prepared:
         """Prepare on a worker; the driver holds no model."""
         lost = self._ray.exceptions.RayActorError
         for _ in range(STARTS):
             self._spare = self._start()
             try:
-                found: Prepared = _got(self._ray, self._spare.prepare.remote(order))
+                found: Prepared = _got(self._ray, self._spare.prepare.remote(wanted))
             except lost:
                 continue
             return found

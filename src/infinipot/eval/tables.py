@@ -9,11 +9,13 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from infinipot.eval.lists import short
+from infinipot.common.sizes import short
 from infinipot.eval.results import Section, Series
 from infinipot.eval.stats import Estimate, bootstrapped, estimate, macro
+from infinipot.eval.tasks.registry import tasks
 
 ALL, AVERAGE = "all", "average"
+DEFAULT = ("task", "length")  # of a task that is no longer here
 LONG = 32  # rows beyond which a table is folded
 Value = str | Estimate | None
 
@@ -71,7 +73,9 @@ class Table:
 
 def tables(section: Section) -> list[Table]:
     """Return the tables of a section, the one to look at first."""
-    return [table for make in _LAYOUTS.get(section.task, (_by_task, _by_length)) for table in make(section)]
+    task = tasks().get(section.task)
+    names = (*(task.tables if task else DEFAULT), "difference")
+    return [table for name in names for table in _TABLES[name](section)]
 
 
 def shown(fact: Any) -> str:
@@ -187,10 +191,12 @@ def _plain(value: Value, last: bool) -> str:
     return f"{number} [{100 * value.low:.1f}, {100 * value.high:.1f}]" if last else number
 
 
-_LAYOUTS: dict[str, tuple[Callable[[Section], list[Table]], ...]] = {
-    "passkey": (_by_length, _by_depth, _against),
-    "needle": (_by_length, _by_depth, _against),
-    "longbench": (_by_task, _pooled, _buckets, _against),
-    "babilong": (_by_task, _by_length, _against),
-    "kv-retrieval": (_by_task, _against),
+_TABLES: dict[str, Callable[[Section], list[Table]]] = {
+    "length": _by_length,
+    "depth": _by_depth,
+    "task": _by_task,
+    "twins": _pooled,
+    "buckets": _buckets,
+    "difference": _against,
 }
+"""What a task's declaration may name; the difference to the first cell ends every report."""

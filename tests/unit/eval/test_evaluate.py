@@ -14,10 +14,10 @@ from filelock import FileLock
 
 import toy_eval
 from infinipot.errors import ConfigError, InfiniPotError, InputError
-from infinipot.eval.evaluate import Here, Order, evaluate
+from infinipot.eval.evaluate import Evaluation, Here, evaluate
 from infinipot.eval.folder import LOCK, MANIFEST, ROWS, read_manifest, read_rows
 from infinipot.eval.grid import Grid
-from infinipot.eval.run import Job, Runner, _Answer
+from infinipot.eval.runner import Job, Runner, _Answer
 from infinipot.eval.tasks.task import Example
 from infinipot.eval.weights import fingerprint
 from toy_eval import GRID, Letters, run, told
@@ -56,7 +56,7 @@ def test_a_reader_that_serves_again_answers_as_a_new_one_would(tmp_path: Path) -
 def test_a_run_cut_anywhere_ends_with_the_same_rows(tmp_path: Path) -> None:
     run(tmp_path / "whole")
     for stop in (0, 1, 7, 35):
-        steps = evaluate(Order(Letters(), GRID, tmp_path / "cut"), Here(toy_eval.engine))
+        steps = evaluate(Evaluation(Letters(), GRID, tmp_path / "cut"), Here(toy_eval.engine))
         for step in steps:
             if step.done == stop:
                 steps.close()
@@ -110,19 +110,20 @@ def test_a_broken_line_in_the_middle_is_named(tmp_path: Path) -> None:
 
 
 def test_another_run_is_refused_and_says_what_differs(tmp_path: Path) -> None:
-    run(tmp_path, options={"lengths": [8, 16]})
+    task = Letters(lengths=(8, 16))
+    run(tmp_path, task)
     before = (tmp_path / MANIFEST).read_bytes(), (tmp_path / ROWS).read_bytes()
     with pytest.raises(ConfigError, match=r"different there and here: seed \(0 and 1\): use another --out"):
-        run(tmp_path, seed=1, options={"lengths": [8, 16]})
+        run(tmp_path, task, seed=1)
     with pytest.raises(ConfigError, match=r"options lengths \(8,16 and 8\)"):
-        run(tmp_path, options={"lengths": [8]})
+        run(tmp_path, Letters(lengths=(8,)))
     with pytest.raises(ConfigError, match=r"options limit \(nothing and 2\), examples count \(6 and 4\)"):
-        run(tmp_path, options={"lengths": [8, 16]}, limit=2)
+        run(tmp_path, task, limit=2)
     with pytest.raises(ConfigError, match=r"examples sha256 \(\w{8} and \w{8}\)"):
-        run(tmp_path, Letters(question="What?"), options={"lengths": [8, 16]})
-    order = Order(Letters(), GRID, tmp_path, {"lengths": [8, 16]})
+        run(tmp_path, replace(task, question="What?"))
+    wanted = Evaluation(task, GRID, tmp_path)
     with pytest.raises(ConfigError, match=r"model weights \(sample:\w{8} and sample:\w{8}\)"):
-        list(evaluate(order, Here(lambda: toy_eval.engine(seed=1))))
+        list(evaluate(wanted, Here(lambda: toy_eval.engine(seed=1))))
     assert before == ((tmp_path / MANIFEST).read_bytes(), (tmp_path / ROWS).read_bytes())
 
 
@@ -232,8 +233,8 @@ def test_jobs_run_together_have_the_rows_of_jobs_run_alone(tmp_path: Path, batch
     grid = Grid(("infinipot", "truncate", "full"), (256,), catalysts=("question",))
     rows = []
     for size in (1, batch):
-        order = Order(Letters(question="Which one? " * 2), grid, tmp_path / str(size))
-        list(evaluate(order, Here(toy_eval.engine, size)))
+        wanted = Evaluation(Letters(question="Which one? " * 2), grid, tmp_path / str(size))
+        list(evaluate(wanted, Here(toy_eval.engine, size)))
         rows.append(read_rows(tmp_path / str(size)))
     assert told(rows[0]) == told(rows[1])
     assert [row["entries"] for row in rows[0]] == [row["entries"] for row in rows[1]]

@@ -14,7 +14,7 @@ import pytest
 import toy_eval
 from infinipot.errors import ConfigError, ModelError
 from infinipot.eval import ray_engine
-from infinipot.eval.evaluate import Order, evaluate
+from infinipot.eval.evaluate import Evaluation, evaluate
 from infinipot.eval.folder import read_rows
 from infinipot.eval.ray_engine import RayWorkers
 from toy_eval import GRID, Letters, told
@@ -72,7 +72,7 @@ def test_a_node_killed_in_the_middle_costs_no_row(
     again = workers._again
     monkeypatch.setattr(workers, "_again", lambda job, *rest: lost.append(job) or again(job, *rest))
     victim = cluster.second
-    for _ in evaluate(Order(Letters(), GRID, tmp_path / "ray"), workers):
+    for _ in evaluate(Evaluation(Letters(), GRID, tmp_path / "ray"), workers):
         if victim and (tmp_path / victim.node_id).exists():
             cluster.remove_node(victim, allow_graceful=False)
             victim = None
@@ -100,8 +100,8 @@ def test_an_example_that_kills_its_workers_is_given_up(
         return engine
 
     monkeypatch.setattr(ray_engine, "TRIES", 2)
-    order = Order(Letters(count=4), toy_eval.Grid(("truncate",), (96,)), tmp_path)
-    list(evaluate(order, RayWorkers(opened, workers=1)))
+    wanted = Evaluation(Letters(count=4), toy_eval.Grid(("truncate",), (96,)), tmp_path)
+    list(evaluate(wanted, RayWorkers(opened, workers=1)))
     wrong = {row["example"]: row.get("error") for row in read_rows(tmp_path)}
     assert wrong == {
         "letters-1": None,

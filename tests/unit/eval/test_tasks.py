@@ -9,12 +9,13 @@ from typing import Any
 import pytest
 
 from infinipot.errors import InfiniPotError
-from infinipot.eval.tasks.registry import TASKS, Wanted, make
+from infinipot.eval.grid import BY_TASK
+from infinipot.eval.tasks.registry import make, task_options, tasks
 from infinipot.eval.tasks.task import Example
 
 
 def examples(name: str, seed: int = 0, **wanted: Any) -> list[Example]:
-    return list(make(name, Wanted(**wanted), seed).task.examples(len))
+    return list(make(name, wanted, seed).examples(len))
 
 
 def rows(path: Path, *found: dict[str, Any]) -> None:
@@ -50,11 +51,11 @@ def test_passkeys_and_needles_of_every_length_and_depth() -> None:
     assert [e.facts["length"] for e in found] == [512] * 4 + [1024] * 4
     assert len({e.id for e in found}) == 8
     assert examples("passkey", seed=1, lengths="512")[0].answers != found[0].answers
-    made = make("needle", Wanted(lengths="1k", hay="noise"), 0)
-    assert made.options == {
+    made = make("needle", {"lengths": "1k", "hay": "noise"})
+    assert made.describe() == {
         "lengths": [1024],
         "depths": [0.1, 0.5, 0.9],
-        "trials": made.task.trials,
+        "trials": made.trials,
         "hay": "noise",
         "needle": "The pass key is {key}. Remember it. {key} is the pass key.",
     }
@@ -69,48 +70,74 @@ def test_a_needle_of_your_own_in_hay_of_your_own(tmp_path: Path) -> None:
 
 
 def test_longbench_takes_what_is_there(data: Path) -> None:
-    assert make("longbench", Wanted(data=data), 0).options == {"tasks": ["qasper", "musique"]}
-    assert make("longbench", Wanted(data=data, e=True), 0).options == {"tasks": ["qasper_e"]}
-    made = make("longbench", Wanted(data=data, tasks="all"), 0)
-    assert made.options == {"tasks": ["qasper", "musique", "qasper_e"]}
-    assert made.catalyst == "by-task"
-    assert [e.facts["task"] for e in made.task.examples(len)] == ["qasper", "musique", "qasper_e"]
-    assert make("longbench", Wanted(data=data, tasks="qasper", e=True), 0).options == {"tasks": ["qasper_e"]}
+    assert make("longbench", {"data": data}).describe() == {"tasks": ["qasper", "musique"]}
+    assert make("longbench", {"data": data, "e": True}).describe() == {"tasks": ["qasper_e"]}
+    made = make("longbench", {"data": data, "tasks": "all"})
+    assert made.describe() == {"tasks": ["qasper", "musique", "qasper_e"]}
+    assert tasks()["longbench"].catalyst == BY_TASK
+    assert [e.facts["task"] for e in made.examples(len)] == ["qasper", "musique", "qasper_e"]
+    assert make("longbench", {"data": data, "tasks": "qasper", "e": True}).describe() == {
+        "tasks": ["qasper_e"]
+    }
 
 
 def test_babilong_and_kv_retrieval_by_their_files(data: Path) -> None:
-    assert make("babilong", Wanted(data=data, lengths="4k"), 0).options == {"tasks": ["4k_qa1", "4k_qa2"]}
-    assert make("babilong", Wanted(data=data, tasks="qa1"), 0).options == {"tasks": ["0k_qa1", "4k_qa1"]}
-    made = make("babilong", Wanted(data=data, lengths="4k"), 0)
-    assert [made.task.score("The kitchen.", e) for e in made.task.examples(len)] == [1.0, 1.0]
+    assert make("babilong", {"data": data, "lengths": "4k"}).describe() == {"tasks": ["4k_qa1", "4k_qa2"]}
+    assert make("babilong", {"data": data, "tasks": "qa1"}).describe() == {"tasks": ["0k_qa1", "4k_qa1"]}
+    made = make("babilong", {"data": data, "lengths": "4k"})
+    assert [made.score("The kitchen.", e) for e in made.examples(len)] == [1.0, 1.0]
     assert examples("kv-retrieval", data=data)[0].answers == ("b",)
 
 
 @pytest.mark.parametrize(
     ("name", "wanted", "says"),
     [
-        ("passkye", {}, "unknown task 'passkye'; did you mean 'passkey'?"),
-        ("passkey", {"hay": "noise"}, "--hay is for needle: leave it out for passkey"),
-        ("longbench", {"trials": 3}, "--trials is for passkey and needle: leave it out for longbench"),
-        ("passkey", {"lengths": "8x"}, "--lengths has '8x'; use sizes such as 8k or 1m"),
-        ("passkey", {"depths": "2"}, "--depths has '2'; use numbers from 0 to 1"),
-        ("passkey", {"trials": 0}, "trials must be at least 1"),
+        ("passkye", {}, "unknown task 'passkye': did you mean 'passkey'?"),
+        ("passkey", {"hay": "noise"}, "`hay` is for needle: leave it out for passkey"),
+        ("longbench", {"trials": 3}, "`trials` is for needle and passkey: leave it out for longbench"),
+        ("passkey", {"lengths": "8x"}, "lengths is '8x': use a whole number"),
+        ("passkey", {"lengths": ","}, "`lengths` is empty"),
+        ("passkey", {"depths": "2"}, "depths is '2.0': use 0 to 1"),
+        ("passkey", {"trials": 0}, "trials is '0': use at least 1"),
         ("needle", {"needle": "pasky"}, "unknown needle 'pasky'"),
         ("needle", {"needle": "Ada likes tea."}, "a question and an answer"),
         ("needle", {"question": "What?"}, "has its own question"),
         ("needle", {"hay": "/nowhere"}, "/nowhere"),
         ("longbench", {"tasks": "qaspr"}, "did you mean 'qasper'"),
         ("longbench", {"data": Path("/nowhere")}, "there is no folder /nowhere"),
-        ("babilong", {}, "--data DIR"),
+        ("babilong", {}, "give `data` its folder"),
         ("kv-retrieval", {"data": Path("/nowhere")}, "there is no folder /nowhere"),
     ],
 )
 def test_what_cannot_be_is_one_line(name: str, wanted: dict[str, Any], says: str) -> None:
     with pytest.raises(InfiniPotError) as caught:
-        make(name, Wanted(**wanted), 0)
+        make(name, wanted)
     assert says in str(caught.value)
     assert "\n" not in str(caught.value)
 
 
-def test_every_task_of_the_command_is_here() -> None:
-    assert TASKS == ("passkey", "needle", "longbench", "babilong", "kv-retrieval")
+def test_every_task_declares_itself() -> None:
+    assert list(tasks()) == ["babilong", "kv-retrieval", "longbench", "needle", "passkey"]
+    for task in tasks().values():
+        assert task.help
+        assert task.options
+
+
+def test_options_of_the_same_name_are_one() -> None:
+    found = {option.name: option for option in task_options()}
+    assert list(found) == sorted(set(found), key=list(found).index)
+    assert found["lengths"].kind is str
+    assert "e.g. 8k,128k,1m (needle, passkey)" in found["lengths"].help
+    assert found["lengths"].shown == "the task's"
+    assert found["depths"].shown == "0.1,0.5,0.9"
+    assert all(option.default is None for option in found.values())
+
+
+def test_values_need_not_be_texts() -> None:
+    assert make("passkey", {"lengths": (512,), "depths": [0.5], "trials": 1}).describe() == {
+        "lengths": [512],
+        "depths": [0.5],
+        "trials": 1,
+    }
+    with pytest.raises(InfiniPotError, match="depths is '2': use 0 to 1"):
+        make("passkey", {"depths": (2,)})

@@ -6,20 +6,25 @@ Apache-2.0). Files are called `4k_qa1.jsonl` (or .xz, .gz) and hold `input`, `qu
 
 from __future__ import annotations
 
-import difflib
 import json
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
 from pathlib import Path
+from typing import Any
 
-from infinipot.errors import ConfigError
-from infinipot.eval.tasks.rows import BadRow, Row, RowError, find_file, from_rows, read_rows
-from infinipot.eval.tasks.task import Count, Example
+from infinipot.common.suggest import hint
+from infinipot.errors import ConfigError, InputError
+from infinipot.eval.tasks import jsonl
+from infinipot.eval.tasks.jsonl import BadRow, Row, RowError, find_file, from_rows, read_rows
+from infinipot.eval.tasks.task import Count, Example, Several, TaskType
+from infinipot.recipes.option import Option
 
 HOW = "get https://huggingface.co/datasets/RMT-team/babilong and save each part as LENGTH_TASK.jsonl"
 NEW_TOKENS = 20
+_FILE = re.compile(r"(?P<length>\w+)_(?P<task>qa\d+)\.jsonl(\.xz|\.gz)?")
 
 
 @dataclass(frozen=True)
@@ -42,9 +47,11 @@ class BABILong:
     def __post_init__(self) -> None:
         length, _, task = self.name.rpartition("_")
         if not length or task not in prompts():
-            near = difflib.get_close_matches(task, prompts(), n=1)
-            hint = f"did you mean '{length or '4k'}_{near[0]}'?" if near else f"known: {', '.join(prompts())}"
-            raise ConfigError(f"'{self.name}' is not a length and a BABILong task, such as 4k_qa1: {hint}")
+            raise ConfigError(
+                f"'{self.name}' is not a length and a BABILong task, such as 4k_qa1",
+                field="tasks",
+                remedy=hint(task, prompts()),
+            )
         self._file()
 
     @property
@@ -93,3 +100,32 @@ def prompts() -> Mapping[str, Prompt]:
         name: Prompt(**{**found, "labels": tuple(found["labels"])})
         for name, found in json.loads(text).items()
     }
+
+
+def _make(options: Mapping[str, Any]) -> Several:
+    folder = jsonl.data_folder(options["data"], HOW)
+    matches = (_FILE.fullmatch(path.name) for path in folder.iterdir())
+    there = sorted({(match["length"], match["task"]) for match in matches if match}, key=_by_length)
+    lengths = options["lengths"] or tuple(dict.fromkeys(length for length, _ in there))
+    tasks = options["tasks"] or sorted({task for _, task in there})
+    names = [f"{length}_{task}" for length in lengths for task in tasks]
+    if not names:
+        raise InputError(f"{folder} has no BABILong files: {HOW}")
+    return Several("babilong", tuple(BABILong(name, folder) for name in names))
+
+
+def _by_length(one: tuple[str, str]) -> tuple[float, str]:
+    digits, unit = re.sub(r"\D", "", one[0]), one[0][-1:].lower()
+    return float(digits or 0) * {"k": 1e3, "m": 1e6}.get(unit, 1), one[1]
+
+
+TASK = TaskType(
+    "babilong",
+    "bAbI's facts hidden in books.",
+    (
+        jsonl.DATA,
+        Option("tasks", str, None, "qa1 to qa5.", many=True, shown="what is there"),
+        Option("lengths", str, None, "The lengths in the names of the files, e.g. 0k,4k.", many=True),
+    ),
+    _make,
+)

@@ -14,8 +14,8 @@ from functools import cached_property
 from pathlib import Path
 
 from infinipot.errors import InputError
+from infinipot.eval.tasks.jsonl import PACKED, open_file
 from infinipot.eval.tasks.passkey import NOISE
-from infinipot.eval.tasks.rows import PACKED, open_file
 from infinipot.eval.tasks.task import Count
 
 _END = re.compile(r"[.!?][\"'”’)\]]*(?=\s)|[。！？]|\n(?=\s*\n)")  # the last characters of a sentence

@@ -6,13 +6,16 @@ Prompt and comparison are the official ones (nelson-liu/lost-in-the-middle, MIT)
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from infinipot.errors import ConfigError
-from infinipot.eval.tasks.rows import BadRow, Row, RowError, find_file, from_rows, read_rows, string
-from infinipot.eval.tasks.task import Count, Example
+from infinipot.eval.tasks import jsonl
+from infinipot.eval.tasks.jsonl import BadRow, Row, RowError, find_file, from_rows, read_rows, string
+from infinipot.eval.tasks.task import Count, Example, Several, TaskType
+from infinipot.recipes.option import Option
 
 HOW = "get kv_retrieval_data of https://github.com/nelson-liu/lost-in-the-middle and name its folder and file"
 OPENING = "Extract the value corresponding to the specified key in the JSON object below.\n\nJSON data:\n"
@@ -80,3 +83,17 @@ def _pair(item: object) -> Pair:
     if not isinstance(item, list) or len(item) != 2:
         raise RowError("'ordered_kv_records' should hold pairs of a key and a value")
     return string("ordered_kv_records", item[0]), string("ordered_kv_records", item[1])
+
+
+def _make(options: Mapping[str, Any]) -> Several:
+    folder = jsonl.data_folder(options["data"], HOW)
+    return Several("kv-retrieval", tuple(KVRetrieval(folder, name) for name in options["tasks"]))
+
+
+TASK = TaskType(
+    "kv-retrieval",
+    "One value out of a long JSON object.",
+    (jsonl.DATA, Option("tasks", str, ("kv_75_keys",), "Names of files.", many=True, shown="what is there")),
+    _make,
+    tables=("task",),
+)

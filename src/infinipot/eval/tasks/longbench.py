@@ -7,25 +7,26 @@ Prompts, lengths of answers, post-processing and metrics are the official ones, 
 
 from __future__ import annotations
 
-import difflib
 import importlib
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cache, cached_property
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
+from infinipot.common.suggest import hint
 from infinipot.errors import ConfigError, InputError
-from infinipot.eval.tasks import metrics
-from infinipot.eval.tasks.rows import BadRow, Row, RowError, find_file, from_rows, read_rows
-from infinipot.eval.tasks.task import Count, Example
+from infinipot.eval.tasks import jsonl, metrics
+from infinipot.eval.tasks.jsonl import BadRow, Row, RowError, find_file, from_rows, read_rows
+from infinipot.eval.tasks.task import Count, Example, Several, TaskType
+from infinipot.recipes.option import Option
 
 HUB = "THUDM/LongBench"
 HOW = f"unpack data.zip of https://huggingface.co/datasets/{HUB} and name the folder with its .jsonl files"
 BUCKETS = ("0-4k", "4-8k", "8k+")
-FEW_SHOT, CODE = "few-shot", "code"
+FEW_SHOT, CODE, ALL = "few-shot", "code", "all"
 
 
 @dataclass(frozen=True)
@@ -65,7 +66,8 @@ class LongBench:
 
     def __post_init__(self) -> None:
         if self.name not in names():
-            raise ConfigError(f"there is no LongBench task '{self.name}': {_hint(self.name)}")
+            remedy = hint(self.name, names())
+            raise ConfigError(f"there is no LongBench task '{self.name}'", field="tasks", remedy=remedy)
         if self.folder is not None:
             _file(self.folder, self.name)
         _ = self.description  # a folder's broken prompts are found now, not in the middle of a run
@@ -158,11 +160,10 @@ def names() -> tuple[str, ...]:
     return (*descriptions(), *(f"{name}_e" for name, found in descriptions().items() if found.e))
 
 
-def present(folder: Path) -> tuple[str, ...]:
-    """Return the names of the tasks a folder has rows of."""
-    if not folder.is_dir():
-        raise InputError(f"there is no folder {folder}: {HOW}")
-    return tuple(name for name in names() if _has_rows(folder, name))
+def present(folder: Path, wanted: Iterable[str] = ()) -> tuple[str, ...]:
+    """Return which of the wanted tasks, of all where none is named, a folder has rows of."""
+    jsonl.data_folder(folder, HOW)
+    return tuple(name for name in wanted or names() if _has_rows(folder, name))
 
 
 def _has_rows(folder: Path, name: str) -> bool:
@@ -185,11 +186,6 @@ def _facts(dataset: str, length: int, language: str) -> dict[str, str | int | fl
 def _file(folder: Path, name: str) -> Path:
     wanted = dict.fromkeys((f"{name}.jsonl", f"{name.removesuffix('_e')}.jsonl"))
     return find_file(folder, wanted, HOW)
-
-
-def _hint(name: str) -> str:
-    near = difflib.get_close_matches(name, names(), n=3, cutoff=0.5)
-    return f"did you mean {' or '.join(map(repr, near))}?" if near else f"known: {', '.join(names())}"
 
 
 def _setting(path: Path, name: str, default: Any) -> Any:
@@ -220,3 +216,36 @@ def _hub_rows(name: str) -> Iterator[Row]:
         raise InputError(f"{HUB} does not load ({reason}): {HOW}") from error
     for line, fields in enumerate(found, 1):
         yield Row(f"{HUB} {name}", line, fields)
+
+
+def _make(options: Mapping[str, Any]) -> Several:
+    asked, even, folder = options["tasks"], bool(options["e"]), options["data"]
+    if asked in ((), (ALL,)):
+        asked = [name for name in names() if asked or name.endswith("_e") == even]
+        asked = asked if folder is None else present(folder, asked)
+        if not asked:
+            raise InputError(f"{folder} has no rows of LongBench: {HOW}")
+    elif even:
+        asked = [f"{name.removesuffix('_e')}_e" for name in asked]
+    return Several("longbench", tuple(LongBench(name, folder) for name in asked))
+
+
+TASK = TaskType(
+    "longbench",
+    "LongBench and LongBench-E: questions, summaries, few-shot, code.",
+    (
+        jsonl.DATA,
+        Option(
+            "tasks",
+            str,
+            None,
+            "Official names; all: with LongBench-E.",
+            many=True,
+            shown="what is there",
+        ),
+        Option("e", bool, None, "LongBench-E.", shown="off"),
+    ),
+    _make,
+    catalyst="by-task",
+    tables=("task", "twins", "buckets"),
+)

@@ -6,16 +6,18 @@ test's noise or any folder of texts. The needle stands on a line of its own, bet
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
+from typing import Any
 
 from infinipot.errors import ConfigError
+from infinipot.eval.tasks import trials
 from infinipot.eval.tasks.hay import Bale, Hay, boundary
-from infinipot.eval.tasks.passkey import QUESTION, STATEMENT, TASK, draw, first_number
-from infinipot.eval.tasks.task import Count, Example
-from infinipot.eval.tasks.trials import Trial, check, trials
+from infinipot.eval.tasks.passkey import OPENING, QUESTION, STATEMENT, draw, first_number
+from infinipot.eval.tasks.task import Count, Example, TaskType
+from infinipot.recipes.option import Option
 
 _KEY = "{key}"
 
@@ -43,14 +45,14 @@ class Needle:
         return self.answer == _KEY
 
     def with_key(self, key: str) -> Needle:
-        """Return it with the key in its places, if it has any."""
+        """Return the needle with the key in its places, if it has any."""
         filled = (
             text.replace(_KEY, key) for text in (self.statement, self.question, self.answer, self.opening)
         )
         return Needle(*filled)
 
 
-PASSKEY = Needle(STATEMENT, QUESTION, _KEY, TASK)
+PASSKEY = Needle(STATEMENT, QUESTION, _KEY, OPENING)
 SANDWICH = Needle(
     "The best thing to do in San Francisco is eat a sandwich and sit in Dolores Park on a sunny day.",
     "What is the best thing to do in San Francisco?",
@@ -60,32 +62,31 @@ NEEDLES = {"passkey": PASSKEY, "sandwich": SANDWICH}
 
 
 @dataclass(frozen=True)
-class NeedleTask:
+class NeedleTask(trials.Trials):
     """Needles at every depth of hay of every length."""
 
     hay: Path | None = None  # a folder of .txt files, or one; noise where None
     needle: Needle = PASSKEY
-    lengths: tuple[int, ...] = (4096, 8192, 16384)
-    depths: tuple[float, ...] = (0.1, 0.5, 0.9)
-    trials: int = 5
-    seed: int = 0
-    repeat: bool = True  # hay that is too short is taken again; else it is an error
+    repeat: bool = True  # hay that is too short is taken again; else an error is raised
     new_tokens: int = 32
     name: str = "needle"
 
     def __post_init__(self) -> None:
-        check(self.lengths, self.depths, self.trials)
-        if self.hay is not None:
-            self._hay.check()
+        super().__post_init__()
+        self._hay.check()
+
+    def describe(self) -> dict[str, Any]:
+        """Return what the trials, the hay and the needle are."""
+        return {**super().describe(), "hay": self._hay.name, "needle": self.needle.statement}
 
     @cached_property
     def _hay(self) -> Hay:
         return Hay(self.hay, self.repeat, self.seed)
 
     def examples(self, count: Count) -> Iterator[Example]:
-        """Yield them length by length, depth by depth."""
+        """Yield the examples length by length, depth by depth."""
         bales: dict[tuple[int, int], Bale] = {}  # counting tokens is slow, and depths share their hay
-        for trial in trials(self.lengths, self.depths, self.trials, self.seed):
+        for trial in self.each():
             place = trial.length, trial.number
             if place not in bales:
                 bales[place] = self._hay.bale(count, trial.length - self._fixed(count), trial.number)
@@ -101,7 +102,7 @@ class NeedleTask:
         needle = self.needle.with_key("50000")  # as long as a key can be
         return count(_joined(needle.opening, needle.statement)) + count(needle.question)
 
-    def _example(self, bale: Bale, trial: Trial) -> Example:
+    def _example(self, bale: Bale, trial: trials.Trial) -> Example:
         needle = self.needle.with_key(draw(trial.seed))
         at = boundary(bale.text, int(trial.depth * len(bale.text)))
         text = _joined(needle.opening, bale.text[:at].strip(), needle.statement, bale.text[at:].strip())
@@ -116,3 +117,40 @@ class NeedleTask:
 
 def _joined(*parts: str) -> str:
     return "\n".join(filter(None, parts))
+
+
+def _make(options: Mapping[str, Any]) -> NeedleTask:
+    rest = dict(options)
+    hidden, question, answer, hay = (rest.pop(name) for name in ("needle", "question", "answer", "hay"))
+    if hidden in NEEDLES:
+        if question or answer:
+            raise ConfigError(
+                f"the needle '{hidden}' has its own question and answer",
+                field="needle",
+                remedy="leave out `question` and `answer`, or hide a sentence of your own",
+            )
+        needle = NEEDLES[hidden]
+    elif len(hidden.split()) < 2:
+        raise ConfigError(
+            f"unknown needle '{hidden}'",
+            field="needle",
+            remedy=f"use {', '.join(NEEDLES)} or a sentence of several words",
+        )
+    else:
+        needle = Needle(hidden, question or "", answer or "")
+    return NeedleTask(None if hay == "noise" else Path(hay).expanduser(), needle, **rest)
+
+
+TASK = TaskType(
+    "needle",
+    "A sentence hidden in texts of your own, or in noise.",
+    (
+        *trials.OPTIONS,
+        Option("hay", str, "noise", "What a needle lies in: noise or a folder.", metavar="noise|DIR"),
+        Option("needle", str, "passkey", "What is hidden.", metavar="passkey|sandwich|TEXT"),
+        Option("question", str, None, "What is asked about a needle of your own."),
+        Option("answer", str, None, "The right answer to that question."),
+    ),
+    _make,
+    tables=("length", "depth"),
+)

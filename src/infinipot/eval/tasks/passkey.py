@@ -10,10 +10,10 @@ import random
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
-from infinipot.eval.tasks.task import Count, Example
-from infinipot.eval.tasks.trials import check, trials
+from infinipot.eval.tasks import trials
+from infinipot.eval.tasks.task import Count, Example, TaskType
 
-TASK = (
+OPENING = (
     "There is an important info hidden inside a lot of irrelevant text. Find it and memorize them. "
     "I will quiz you about the important information there."
 )
@@ -59,23 +59,16 @@ def draw(seed: int) -> str:
     return str(random.Random(seed).randint(1, 50000))
 
 
-@dataclass(frozen=True)
-class PasskeyTask:
+@dataclass(frozen=True, kw_only=True)
+class PasskeyTask(trials.Trials):
     """Keys at every depth of noise of every length."""
 
-    lengths: tuple[int, ...] = (4096, 8192, 16384)
-    depths: tuple[float, ...] = (0.1, 0.5, 0.9)
-    trials: int = 5
-    seed: int = 0
     new_tokens: int = 12
     name: str = "passkey"
 
-    def __post_init__(self) -> None:
-        check(self.lengths, self.depths, self.trials)
-
     def examples(self, count: Count) -> Iterator[Example]:
-        """Yield them length by length, depth by depth."""
-        for trial in trials(self.lengths, self.depths, self.trials, self.seed):
+        """Yield the examples length by length, depth by depth."""
+        for trial in self.each():
             made = passkey(count, trial.length, trial.depth, trial.seed)
             yield Example(trial.id, made.text, made.question, (made.key,), self.new_tokens, facts=trial.facts)
 
@@ -85,9 +78,18 @@ class PasskeyTask:
 
 
 def _text(key: str, before: str, after: str) -> str:
-    return "\n".join((TASK, before, STATEMENT.format(key=key), after))
+    return "\n".join((OPENING, before, STATEMENT.format(key=key), after))
 
 
 def _noise(characters: int) -> str:
     repeats = characters // (len(NOISE) + 1) + 1
     return " ".join([NOISE] * repeats)[:characters]
+
+
+TASK = TaskType(
+    "passkey",
+    "A number hidden in noise of any length.",
+    trials.OPTIONS,
+    lambda options: PasskeyTask(**options),
+    tables=("length", "depth"),
+)

@@ -2,15 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Any
 
 from infinipot.errors import ConfigError
+from infinipot.recipes.option import Option
+
+LENGTHS = Option(
+    "lengths", int, (4096, 8192, 16384), "Tokens of a text, e.g. 8k,128k,1m.", least=1, many=True
+)
+DEPTHS = Option(
+    "depths", float, (0.1, 0.5, 0.9), "Where the needle lies, from 0, first, to 1, last.",
+    least=0, most=1, many=True,
+)  # fmt: skip
+TRIALS = Option("trials", int, 5, "Examples of each length and depth.", least=1)
+OPTIONS = (LENGTHS, DEPTHS, TRIALS)
 
 
 @dataclass(frozen=True)
 class Trial:
-    """One of them."""
+    """One text of one length with one thing hidden in it at one depth."""
 
     length: int  # tokens
     depth: float  # 0 first, 1 last
@@ -19,39 +31,41 @@ class Trial:
 
     @property
     def id(self) -> str:
-        """Its name in results."""
+        """The trial's name in results."""
         return f"{self.length}-{self.depth:g}-{self.number}"
 
     @property
     def facts(self) -> dict[str, str | int | float]:
-        """What goes into its row."""
+        """What goes into the trial's row."""
         return {"length": self.length, "depth": self.depth, "trial": self.number, "seed": self.seed}
 
 
-def trials(lengths: Sequence[int], depths: Sequence[float], number: int, seed: int) -> Iterator[Trial]:
-    """Yield that many for each length and depth, length by length, depth by depth."""
-    for length in lengths:
-        for depth in depths:
-            for trial in range(number):
-                yield Trial(length, depth, trial, seed + 1000 * trial + int(100 * depth) + length)
+@dataclass(frozen=True, kw_only=True)
+class Trials:
+    """What the tasks with trials share."""
 
+    lengths: tuple[int, ...] = LENGTHS.default
+    depths: tuple[float, ...] = DEPTHS.default
+    trials: int = TRIALS.default
+    seed: int = 0
 
-def check(lengths: Sequence[int], depths: Sequence[float], number: int) -> None:
-    """Raise ConfigError for what makes no trials, or the same one twice."""
-    if not lengths or min(lengths) < 1:
-        raise ConfigError(f"lengths are in tokens, at least 1 each: {_listed(lengths)} will not do")
-    if not depths or not all(0 <= depth <= 1 for depth in depths):
-        raise ConfigError(
-            f"depths lie between 0, the beginning, and 1, the end: {_listed(depths)} will not do"
-        )
-    if number < 1:
-        raise ConfigError(f"trials must be at least 1, not {number}")
-    for what, values in (("length", lengths), ("depth", [f"{depth:g}" for depth in depths])):
-        if len(set(values)) < len(values):
-            raise ConfigError(
-                f"a {what} is there twice in {_listed(values)}: name it once and ask for more trials"
-            )
+    def __post_init__(self) -> None:
+        TRIALS.check(self.trials)
+        for option, values in ((LENGTHS, self.lengths), (DEPTHS, self.depths)):
+            for value in values:
+                option.check(value)
+            names = [f"{value:g}" if isinstance(value, float) else str(value) for value in values]
+            if not names or len(set(names)) < len(names):
+                problem = f"`{option.name}` {'has a value twice' if names else 'is empty'}"
+                raise ConfigError(problem, field=option.name, remedy="name each once, and more `trials`")
 
+    def describe(self) -> dict[str, Any]:
+        """Return what the trials depend on."""
+        return {"lengths": list(self.lengths), "depths": list(self.depths), "trials": self.trials}
 
-def _listed(values: Sequence[object]) -> str:
-    return ", ".join(map(str, values)) or "none"
+    def each(self) -> Iterator[Trial]:
+        """Yield the trials length by length, depth by depth."""
+        for length in self.lengths:
+            for depth in self.depths:
+                for trial in range(self.trials):
+                    yield Trial(length, depth, trial, self.seed + 1000 * trial + int(100 * depth) + length)

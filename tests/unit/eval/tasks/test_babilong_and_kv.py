@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 
 from infinipot.errors import ConfigError, InputError
 from infinipot.eval.tasks.babilong import BABILong, prompts
+from infinipot.eval.tasks.jsonl import BadRow
 from infinipot.eval.tasks.kv_retrieval import KVRetrieval
-from infinipot.eval.tasks.rows import BadRow
 from infinipot.eval.tasks.task import Example
 
 PAIRS = [["test key1", "test value1"], ["test key2", "Test value2"], ["test key3", "test value3"]]

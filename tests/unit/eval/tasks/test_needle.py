@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from infinipot.errors import ConfigError, InputError
 from infinipot.eval.tasks.hay import Hay, boundary
 from infinipot.eval.tasks.needle import NEEDLES, PASSKEY, SANDWICH, Needle, NeedleTask
-from infinipot.eval.tasks.passkey import NOISE, QUESTION, TASK, PasskeyTask, passkey, score
+from infinipot.eval.tasks.passkey import NOISE, OPENING, QUESTION, PasskeyTask, passkey, score
 from infinipot.eval.tasks.task import Example
 
 
@@ -45,7 +45,7 @@ def test_the_passkey_hides_in_essays_between_two_sentences(essays: Path) -> None
     for example in found:
         key = example.answers[0]
         before, after = example.text.split(f"\nThe pass key is {key}. Remember it. {key} is the pass key.")
-        assert before.startswith(TASK)
+        assert before.startswith(OPENING)
         assert re.search(r"[.!?]$", before)
         assert re.match(r"\nEssay|$", after)
         assert 380 <= words(example.text) + words(example.question) <= 400
@@ -84,7 +84,7 @@ def test_hay_that_is_too_short_is_an_error_where_it_must_not_repeat(essays: Path
 def test_noise_is_the_hay_without_a_folder() -> None:
     (example,) = made(NeedleTask(lengths=(500,), depths=(0.5,), trials=1))
     assert example.facts["hay"] == "noise"
-    hay = example.text.replace(TASK, "")
+    hay = example.text.replace(OPENING, "")
     assert set(re.split(r"(?<=\.)\s+", hay.strip())) >= set(re.split(r"(?<=\.)\s+", NOISE))
 
 
@@ -192,12 +192,12 @@ def test_the_passkey_task_gives_the_examples_of_the_benchmark() -> None:
 @pytest.mark.parametrize("made_by", [PasskeyTask, NeedleTask])
 def test_trials_that_cannot_be_made_say_why(made_by: type[PasskeyTask] | type[NeedleTask]) -> None:
     wrong: dict[str, dict[str, object]] = {
-        "lengths": {"lengths": (0,)},
-        "lengths are in tokens": {"lengths": ()},
-        "depths lie between": {"depths": (1.5,)},
-        "trials must be": {"trials": 0},
-        "a depth is there twice": {"depths": (0.1, 0.1)},
-        "a length is there twice": {"lengths": (5, 5)},
+        "lengths is '0'": {"lengths": (0,)},
+        "`lengths` is empty": {"lengths": ()},
+        "depths is '1.5'": {"depths": (1.5,)},
+        "trials is '0'": {"trials": 0},
+        "`depths` has a value twice": {"depths": (0.1, 0.1)},
+        "`lengths` has a value twice": {"lengths": (5, 5)},
     }
     for message, options in wrong.items():
         with pytest.raises(ConfigError, match=message):

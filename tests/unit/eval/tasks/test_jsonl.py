@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from infinipot.errors import InputError
-from infinipot.eval.tasks.rows import BadRow, Row, RowError, find_file, from_rows, read_rows
+from infinipot.eval.tasks.jsonl import BadRow, Row, RowError, find_file, from_rows, read_rows
 from infinipot.eval.tasks.task import Example
 
 

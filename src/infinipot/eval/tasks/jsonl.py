@@ -17,9 +17,11 @@ from typing import IO, TypeVar
 
 from infinipot.errors import InputError
 from infinipot.eval.tasks.task import Example
+from infinipot.recipes.option import Option
 
 T = TypeVar("T")
 
+DATA = Option("data", Path, None, "Folder with the task's files.", metavar="DIR")
 PACKED = ("", ".xz", ".gz")
 """What may follow a file's own suffix, in the order looked for."""
 
@@ -97,10 +99,18 @@ def _encodable(name: str, value: str) -> str:
     return value
 
 
+def data_folder(given: Path | None, how: str) -> Path:
+    """Return the folder a user named for a task's data; `how` says how to get the files otherwise."""
+    if given is None:
+        raise InputError("this task needs its data", field="data", remedy=f"give `data` its folder: {how}")
+    if not given.is_dir():
+        raise InputError(f"there is no folder {given}", field="data", remedy=how)
+    return given
+
+
 def find_file(folder: Path, names: Iterable[str], how: str) -> Path:
     """Return the first file there is, plain or packed; `how` says how to get it otherwise."""
-    if not folder.is_dir():
-        raise InputError(f"there is no folder {folder}: {how}")
+    data_folder(folder, how)
     names = tuple(names)
     for path in (folder / (name + packed) for name in names for packed in PACKED):
         if path.is_file():
