@@ -17,6 +17,7 @@ from typing import Any, BinaryIO
 
 from filelock import FileLock, Timeout
 
+from infinipot.common.atomic_files import reason, writing
 from infinipot.errors import ConfigError, InputError
 from infinipot.eval.manifest import FORMAT, Manifest, differences
 from infinipot.eval.tasks.jsonl import PACKED, open_file
@@ -56,14 +57,13 @@ def opened(path: Path, manifest: Manifest) -> Iterator[Folder]:
     try:
         path.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise InputError(f"cannot make {path}: {(error.strerror or str(error)).lower()}") from error
+        raise InputError(f"cannot make {path}: {reason(error)}") from error
     lock = FileLock(path / LOCK)
     try:
         lock.acquire(timeout=0)
     except Timeout:
-        raise ConfigError(
-            f"another process is writing to {path}: wait for it, or use another --out"
-        ) from None
+        problem = f"another process is writing to {path}"
+        raise ConfigError(problem, field="out", remedy="wait for its end, or use another `out`") from None
     try:
         _agree(path, manifest)
         rows = _mended(path / ROWS)
@@ -83,7 +83,8 @@ def read_manifest(path: Path) -> Manifest:
         raise InputError(f"cannot read {path / MANIFEST}: {error}") from error
     if not isinstance(found, dict) or found.get("format") != FORMAT:
         raise InputError(f"{path / MANIFEST} is of another version of this program: run it again")
-    return found
+    cells = found.get("cells", {})
+    return {**found, "cells": {_renamed(name): _with_tail(cell) for name, cell in cells.items()}}
 
 
 def read_rows(path: Path) -> list[Row]:
@@ -109,9 +110,24 @@ def _rows(data: bytes, path: Path) -> Iterator[Row]:
         try:
             row = json.loads(line)
             key(row)
+            if row["kind"] == "example":
+                row["cell"] = _renamed(row["cell"])
         except (ValueError, KeyError, TypeError) as error:
             raise InputError(f"{path} line {number} is no row: {error}") from None
         yield row
+
+
+def _renamed(cell: str) -> str:
+    """Return a cell's name in today's words: what becomes of a text's end is one setting, `tail`."""
+    return cell.replace(" no-settle no-fit", " tail=raw").replace(" no-fit", " tail=distil")
+
+
+def _with_tail(cell: dict[str, Any]) -> dict[str, Any]:
+    """Return a cell's parameters with `tail` in place of the two that said so in earlier runs."""
+    if "fit" not in cell:
+        return cell
+    tail = "fill" if cell["fit"] else "distil" if cell["settle"] else "raw"
+    return {name: value for name, value in cell.items() if name not in ("settle", "fit")} | {"tail": tail}
 
 
 def _mended(path: Path) -> list[Row]:
@@ -133,25 +149,14 @@ def _agree(path: Path, manifest: Manifest) -> None:
         old = read_manifest(path)
         if found := differences(old, manifest):
             more = f" and {len(found) - 3} more" if len(found) > 3 else ""
-            raise ConfigError(
-                f"{path} holds another run; different there and here: {', '.join(found[:3])}{more}: "
-                "use another --out"
-            )
+            problem = f"{path} holds another run; different there and here: {', '.join(found[:3])}{more}"
+            raise ConfigError(problem, field="out", remedy="use another `out`")
         manifest = {
             **old,
             "cells": {**old["cells"], **manifest["cells"]},
             "sessions": [*old["sessions"], *manifest["sessions"]],
         }
     elif (path / ROWS).exists():
-        raise ConfigError(f"{path} has rows and no {MANIFEST}: use another --out")
-    _write(path / MANIFEST, json.dumps(manifest, ensure_ascii=False, indent=1) + "\n")
-
-
-def _write(path: Path, text: str) -> None:
-    """Write a file so that it is there whole or not at all."""
-    beside = path.with_name(f".{path.name}.new")
-    with beside.open("w", encoding="utf-8") as stream:
-        stream.write(text)
-        stream.flush()
-        os.fsync(stream.fileno())
-    beside.replace(path)
+        raise ConfigError(f"{path} has rows and no {MANIFEST}", field="out", remedy="use another `out`")
+    with writing(path / MANIFEST) as stream:
+        stream.write((json.dumps(manifest, ensure_ascii=False, indent=1) + "\n").encode())

@@ -1,15 +1,23 @@
-"""From runs to a folder of tables and pictures: `report.md`, `index.html`, CSV files and PNG pictures."""
+"""From runs to a folder of tables and plots: `report.md`, `index.html`, CSV files and PNG pictures.
+
+The page is one file with everything in it, without scripts, light or dark as the reader likes.
+"""
 
 from __future__ import annotations
 
+import html
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from importlib.resources import files
 from pathlib import Path
 
+from infinipot.common.page import facts as listed
+from infinipot.common.page import page
+from infinipot.common.plots import Picture
 from infinipot.errors import InputError
-from infinipot.eval.page import facts, page
-from infinipot.eval.pictures import Picture, pictures
-from infinipot.eval.results import Section, load, sections
+from infinipot.eval.manifest import Manifest
+from infinipot.eval.plots import plots
+from infinipot.eval.results import Run, Section, load, sections, stated
 from infinipot.eval.tables import Table, tables
 
 Part = tuple[Section, list[Table], list[Picture]]
@@ -21,27 +29,75 @@ def report(paths: Sequence[Path], out: Path, mix: bool = False) -> list[Path]:
     found = [section for section in sections(runs) if any(one.rows for one in section.series)]
     if not found:
         raise InputError("these runs have no rows yet: nothing to report")
-    parts: list[Part] = [(section, tables(section), list(pictures(section))) for section in found]
+    parts: list[Part] = [(section, tables(section), list(plots(section))) for section in found]
+    known = facts(runs)
+    texts = {"index.html": _page(parts, known, mixed), "report.md": _markdown(parts, known, mixed)}
+    pictures: dict[str, bytes] = {}
+    for number, (section, made, drawn) in enumerate(parts, start=1):
+        stem = f"{section.task}-{number}" if len(parts) > 1 else section.task
+        texts |= {f"{stem}-{_slug(table.title)}.csv": table.csv() for table in made if table.rows}
+        pictures |= {f"{stem}-{picture.name}.png": picture.light for picture in drawn}
     try:
         out.mkdir(parents=True, exist_ok=True)
-        written = [_text(out / "index.html", page(runs, parts, mixed))]
-        written.append(_text(out / "report.md", _markdown(parts, facts(runs), mixed)))
-        for number, part in enumerate(parts):
-            written += _files(out, part, f"-{number + 1}" if len(parts) > 1 else "")
+        for name, text in texts.items():
+            (out / name).write_text(text, encoding="utf-8")
+        for name, data in pictures.items():
+            (out / name).write_bytes(data)
     except OSError as error:
         raise InputError(f"cannot write to {out}: {(error.strerror or str(error)).lower()}") from error
-    return written
+    return [out / name for name in (*texts, *pictures)]
 
 
-def _files(out: Path, part: Part, number: str) -> list[Path]:
-    section, found, drawn = part
-    stem = f"{section.task}{number}"
-    written = [_text(out / f"{stem}-{_slug(table.title)}.csv", table.csv()) for table in found if table.rows]
-    for picture in drawn:
-        path = out / f"{stem}-{picture.name}.png"
-        path.write_bytes(picture.light)
-        written.append(path)
-    return written
+def facts(runs: Sequence[Run]) -> dict[str, str]:
+    """What a reader must know of how the numbers came about."""
+    manifests = [run.manifest for run in runs]
+    sessions = [session for manifest in manifests for session in manifest["sessions"]]
+    models = [manifest["model"] for manifest in manifests]
+    starts = [session["started"] for session in sessions]
+    return {
+        "model": _each(f"{m['name']} ({m['weights']})" for m in models),
+        "computed": _each(f"{m['dtype']} on {m['device']}, {m['format']} prompts" for m in models),
+        "hardware": _each(str(session["hardware"]) for session in sessions),
+        "versions": _each(stated(m["versions"], ", ") for m in manifests),
+        "commit": _each(str(session["commit"] or "not from a checkout") for session in sessions),
+        "seed": _each(str(m["seed"]) for m in manifests),
+        "run": f"{min(starts)} to {max(starts)} (starts)",
+        "examples": _each(map(_examples, manifests)),
+    }
+
+
+def _examples(manifest: Manifest) -> str:
+    told = stated(manifest["options"], "; ")
+    return f"{manifest['task']} {manifest['examples']['count']}{f' ({told})' if told else ''}"
+
+
+def _each(texts: Iterable[str]) -> str:
+    return "; ".join(dict.fromkeys(texts))
+
+
+def _page(parts: Sequence[Part], known: dict[str, str], mixed: Sequence[str]) -> str:
+    style = (files("infinipot.eval") / "report.css").read_text("utf-8")
+    body = [f"<h1>InfiniPot: {html.escape(', '.join(section.title for section, _, _ in parts))}</h1>"]
+    if mixed:
+        told = f"Different runs are mixed here, as asked. They differ in {'; '.join(mixed)}."
+        body.append(f"<p class=warn>{html.escape(told)}</p>")
+    body += [listed(known), *(line for part in parts for line in _section(*part))]
+    body.append(
+        "<footer>Scores are x 100. Intervals are 95%: Wilson's for right or wrong, else a bootstrap.</footer>"
+    )
+    return page("InfiniPot report", style, body)
+
+
+def _section(section: Section, made: Sequence[Table], drawn: Sequence[Picture]) -> list[str]:
+    parts = [f"<h2>{html.escape(section.title)}</h2>"]
+    parts += [f"<p class=warn>{html.escape(note)}</p>" for note in section.notes]
+    parts += [table.html() for table in made[:1]]
+    parts += [picture.html() for picture in drawn]
+    parts += [table.html() for table in made[1:]]
+    if section.bad:
+        rows = "".join(f"<li>{html.escape(text)}</li>" for text in section.bad)
+        parts.append(f"<h3>Rows that are no examples</h3><ul class=note>{rows}</ul>")
+    return parts
 
 
 def _markdown(parts: Sequence[Part], known: dict[str, str], mixed: Sequence[str]) -> str:
@@ -49,17 +105,12 @@ def _markdown(parts: Sequence[Part], known: dict[str, str], mixed: Sequence[str]
     if mixed:
         lines += [f"**Different runs are mixed here, as asked.** They differ in {'; '.join(mixed)}.", ""]
     lines += [f"- {name}: {text}" for name, text in known.items()]
-    for section, found, _ in parts:
+    for section, made, _ in parts:
         lines += ["", f"## {section.title}", ""]
         lines += [f"- {note}" for note in [*section.notes, *section.bad]]
-        lines += ["", *(table.markdown() for table in found)]
+        lines += ["", *(table.markdown() for table in made)]
     lines.append("Scores are x 100; in brackets, 95% intervals.")
     return re.sub(r"\n{3,}", "\n\n", "\n".join(lines)) + "\n"
-
-
-def _text(path: Path, text: str) -> Path:
-    path.write_text(text, encoding="utf-8")
-    return path
 
 
 def _slug(title: str) -> str:

@@ -7,7 +7,7 @@ the model, the seed and the versions. What differs is named, and `mix` allows it
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from statistics import fmean
@@ -33,7 +33,7 @@ class Run:
 
 @dataclass(frozen=True)
 class Series:
-    """The rows of one cell, under one name in every table and picture."""
+    """The rows of one cell, under one name in every table and plot."""
 
     name: str
     cell: dict[str, Any]  # every parameter
@@ -43,11 +43,6 @@ class Series:
         """Return the scores of the rows with these facts."""
         found = (row for row in self.rows if row["score"] is not None)
         return [row["score"] for row in found if all(row["facts"].get(k) == v for k, v in facts.items())]
-
-    @property
-    def errors(self) -> int:
-        """How many rows have an error in place of a score."""
-        return sum(row["score"] is None for row in self.rows)
 
 
 @dataclass(frozen=True)
@@ -66,7 +61,7 @@ class Section:
         return max((len(one.rows) for one in self.series), default=0)
 
     def label(self, one: Series) -> str:
-        """Name a series, and how much of it there is where that is not all."""
+        """Name a series, and how much of the series there is where that is not all."""
         return one.name if len(one.rows) == self.most else f"{one.name} ({len(one.rows)} of {self.most})"
 
     @property
@@ -80,13 +75,10 @@ def load(paths: Sequence[Path], mix: bool = False) -> tuple[list[Run], list[str]
     runs = [Run(path, read_manifest(path), read_rows(path)) for path in dict.fromkeys(paths)]
     if not runs:
         raise InputError("nothing to report: give the folder of a run")
-    found = [text for run in runs[1:] for text in _apart(runs, run)]
-    found = list(dict.fromkeys(found))
+    found = list(dict.fromkeys(text for run in runs[1:] for text in _apart(runs, run)))
     if found and not mix:
-        raise ConfigError(
-            f"these runs differ in {', '.join(found[:3])}{' and more' if len(found) > 3 else ''}: "
-            "report them apart, or allow it with --mix"
-        )
+        problem = f"these runs differ in {', '.join(found[:3])}{' and more' if len(found) > 3 else ''}"
+        raise ConfigError(problem, field="mix", remedy="report them apart, or allow it with `mix`")
     return runs, found
 
 
@@ -113,7 +105,7 @@ def sections(runs: Sequence[Run]) -> list[Section]:
 
 def _section(runs: list[Run], several: bool) -> Section:
     first = runs[0].manifest
-    words = [first["task"], *([_options(first)] if several else [])]
+    words = [first["task"], *([stated(first["options"], ", ")] if several else [])]
     series: dict[str, Series] = {}
     repeated = 0
     for run in runs:
@@ -122,9 +114,10 @@ def _section(runs: list[Run], several: bool) -> Section:
             rows = [row for row in run.rows if row["kind"] == "example" and row["cell"] == name]
             there = series.setdefault(label, Series(label, cell, []))
             known = {key(row) for row in there.rows}
-            there.rows.extend(row for row in rows if key(row) not in known)
-            repeated += sum(key(row) in known for row in rows)
-    notes = _missing(list(series.values()), first["examples"]["count"])
+            new = [row for row in rows if key(row) not in known]
+            there.rows.extend(new)
+            repeated += len(rows) - len(new)
+    notes = _notes(list(series.values()), first["examples"]["count"])
     if repeated:
         notes.append(f"{repeated} rows are in more than one of the folders and are counted once")
     bad = [_bad(row) for run in runs for row in run.rows if row["kind"] == "bad"]
@@ -135,31 +128,29 @@ def _apart_words(runs: list[Run], run: Run) -> list[str]:
     """What tells a run from the others of its section, where they are mixed."""
     words = []
     for name in SETTINGS:
-        if any(one.manifest[name] != run.manifest[name] for one in runs):
-            value = run.manifest[name]
-            words.append(
-                f"{value['name']} {value['dtype']} {value['format']} {value['weights'].split(':')[1][:6]}"
-                if name == "model"
-                else f"{name} {_values(value)}"
-            )
+        value = run.manifest[name]
+        if all(one.manifest[name] == value for one in runs):
+            continue
+        if name == "model":
+            weights = value["weights"].split(":")[1][:6]
+            words.append(f"{value['name']} {value['dtype']} {value['format']} {weights}")
+        else:
+            words.append(f"{name} {stated(value, ', ') if isinstance(value, dict) else value}")
     return words
 
 
-def _options(manifest: Manifest) -> str:
-    return _values({name: value for name, value in manifest["options"].items() if value is not None})
+def stated(options: Mapping[str, Any], between: str) -> str:
+    """Write named values in one line, but those that say nothing."""
+    told = {name: value for name, value in options.items() if value not in (None, [])}
+    words = (f"{name} {','.join(map(str, v)) if isinstance(v, list) else v}" for name, v in told.items())
+    return between.join(words)
 
 
-def _values(value: Any) -> str:
-    if isinstance(value, dict):
-        return ", ".join(f"{name} {_values(part)}" for name, part in value.items())
-    return ",".join(map(str, value)) if isinstance(value, list) else str(value)
-
-
-def _missing(series: Sequence[Series], count: int) -> list[str]:
+def _notes(series: Sequence[Series], count: int) -> list[str]:
     short = (one for one in series if len(one.rows) < count)
     notes = [f"{one.name}: only {len(one.rows)} of {count} examples have run" for one in short]
-    wrong = (one for one in series if one.errors)
-    return notes + [f"{one.name}: {one.errors} examples ended in an error and have no score" for one in wrong]
+    wrong = [(one.name, sum(row["score"] is None for row in one.rows)) for one in series]
+    return notes + [f"{name}: {n} examples ended in an error and have no score" for name, n in wrong if n]
 
 
 def _bad(row: Row) -> str:

@@ -5,10 +5,11 @@ from __future__ import annotations
 import csv
 import html
 import io
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from infinipot.common.page import table
 from infinipot.common.sizes import short
 from infinipot.eval.results import Section, Series
 from infinipot.eval.stats import Estimate, bootstrapped, estimate, macro
@@ -30,7 +31,7 @@ class Table:
     note: str = ""
 
     def markdown(self) -> str:
-        """Return it in Markdown; the last column with its interval."""
+        """Return the table in Markdown; the last column with its interval."""
         lines = [f"### {self.title}", "", f"| {' | '.join(self.columns)} |", "|---" * len(self.columns) + "|"]
         for row in self.rows:
             shown = [_plain(value, last=value is row[-1]) for value in row]
@@ -38,21 +39,14 @@ class Table:
         return "\n".join([*lines, "", *([self.note, ""] if self.note else [])])
 
     def html(self) -> str:
-        """Return it as an HTML table; a long one folded."""
-        numbers = [not isinstance(value, str) for value in self.rows[0]]
-        head = _cells("th", numbers, self.columns)
-        body = "\n".join(
-            f"<tr>{_cells('td', numbers, [_plain(v, last=v is row[-1]) for v in row])}</tr>"
-            for row in self.rows
-        )
+        """Return the table in HTML; a long one folded."""
+        kinds = ["" if isinstance(value, str) else "n" for value in self.rows[0]]
+        rows = ([_plain(value, last=value is row[-1]) for value in row] for row in self.rows)
         title, note = html.escape(self.title), html.escape(self.note)
-        table = (
-            f"<div class=wide><table><thead><tr>{head}</tr></thead>\n<tbody>{body}</tbody></table></div>\n"
-            + (f"<p class=note>{note}</p>" if note else "")
-        )
+        body = table(self.columns, rows, kinds) + (f"<p class=note>{note}</p>" if note else "")
         if len(self.rows) > LONG:
-            return f"<details><summary><h3>{title}</h3></summary>\n{table}</details>"
-        return f"<h3>{title}</h3>\n{table}"
+            return f"<details><summary><h3>{title}</h3></summary>\n{body}</details>"
+        return f"<h3>{title}</h3>\n{body}"
 
     def csv(self) -> str:
         """Return every number with its interval and count, one a line."""
@@ -75,7 +69,7 @@ def tables(section: Section) -> list[Table]:
     """Return the tables of a section, the one to look at first."""
     task = tasks().get(section.task)
     names = (*(task.tables if task else DEFAULT), "difference")
-    return [table for name in names for table in _TABLES[name](section)]
+    return [found for name in names for found in _TABLES[name](section)]
 
 
 def shown(fact: Any) -> str:
@@ -92,53 +86,54 @@ def values(section: Section, fact: str) -> list[Any]:
     return sorted(found) if numbers else list(found)
 
 
+def _over_rows(one: Series, _: list[Any]) -> Estimate | None:
+    return estimate(one.scores())
+
+
+def _over_tasks(one: Series, tasks: list[Any]) -> Estimate | None:
+    return macro([one.scores(task=task) for task in tasks])
+
+
 def _across(
-    section: Section, fact: str, title: str, last: str, total: Callable[[Series, list[Any]], Estimate | None]
+    section: Section, fact: str, last: str, total: Callable[[Series, list[Any]], Estimate | None]
 ) -> list[Table]:
     """One row a series, one column a value of the fact, and a last column over all of them."""
     columns = values(section, fact)
     if not columns:
         return []
-    table = Table(title, ("cell", *map(shown, columns), last))
+    found = Table(f"By {fact}", ("cell", *map(shown, columns), last))
     for one in section.series:
         parts = (estimate(one.scores(**{fact: value})) for value in columns)
-        table.rows.append((section.label(one), *parts, total(one, columns)))
-    return [table]
+        found.rows.append((section.label(one), *parts, total(one, columns)))
+    return [found]
 
 
 def _by_length(section: Section) -> list[Table]:
-    return _across(section, "length", "By length", ALL, lambda one, _: estimate(one.scores()))
+    return _across(section, "length", ALL, _over_rows)
 
 
 def _by_task(section: Section) -> list[Table]:
-    def total(one: Series, tasks: list[Any]) -> Estimate | None:
-        return macro([one.scores(task=task) for task in tasks])
-
-    return _across(section, "task", "By task", AVERAGE, total)
+    return _across(section, "task", AVERAGE, _over_tasks)
 
 
 def _by_depth(section: Section) -> list[Table]:
     lengths, depths = values(section, "length"), values(section, "depth")
-    table = Table("By length and depth", ("cell", "length", *(f"depth {shown(d)}" for d in depths), ALL))
+    found = Table("By length and depth", ("cell", "length", *(f"depth {shown(d)}" for d in depths), ALL))
     for one in section.series:
         for length in lengths:
             parts = (estimate(one.scores(length=length, depth=depth)) for depth in depths)
-            table.rows.append((one.name, shown(length), *parts, estimate(one.scores(length=length))))
-    return [table] if lengths and depths else []
+            found.rows.append((one.name, shown(length), *parts, estimate(one.scores(length=length))))
+    return [found] if lengths and depths else []
 
 
-def _pooled(section: Section) -> list[Table]:
+def _twins(section: Section) -> list[Table]:
     """Rows of a task and of its LongBench-E twin as one task, where both are there."""
     names = values(section, "task")
     if not any(f"{name}_e" in names for name in names):
         return []
-    joined = replace(
-        section, series=[replace(one, rows=[_base(r) for r in one.rows]) for one in section.series]
-    )
-    return [
-        replace(table, title="By task, rows of LongBench and LongBench-E together")
-        for table in _by_task(joined)
-    ]
+    series = [replace(one, rows=[_base(row) for row in one.rows]) for one in section.series]
+    title = "By task, rows of LongBench and LongBench-E together"
+    return [replace(found, title=title) for found in _by_task(replace(section, series=series))]
 
 
 def _base(row: dict[str, Any]) -> dict[str, Any]:
@@ -151,37 +146,24 @@ def _buckets(section: Section) -> list[Table]:
     buckets = sorted(values(section, "bucket"))
     if not tasks:
         return []
-    table = Table("LongBench-E by length", ("cell", *buckets, AVERAGE), note="Means over tasks.")
+    found = Table("LongBench-E by length", ("cell", *buckets, AVERAGE), note="Means over tasks.")
     for one in section.series:
         parts = (macro([one.scores(task=task, bucket=bucket) for task in tasks]) for bucket in buckets)
-        table.rows.append((section.label(one), *parts, macro([one.scores(task=task) for task in tasks])))
-    return [table]
+        found.rows.append((section.label(one), *parts, _over_tasks(one, tasks)))
+    return [found]
 
 
-def _against(section: Section) -> list[Table]:
+def _difference(section: Section) -> list[Table]:
     """Every series against the first, on the examples that both have."""
     first, *others = section.series
     scored = {row["example"]: row["score"] for row in first.rows if row["score"] is not None}
-    table = Table(
-        f"Difference to {first.name}",
-        ("cell", "difference"),
-        note="On the examples both have; an interval without 0 is more than chance.",
-    )
+    note = "On the examples both have; an interval without 0 is more than chance."
+    found = Table(f"Difference to {first.name}", ("cell", "difference"), note=note)
     for one in others:
-        pairs = [
-            row["score"] - scored[row["example"]]
-            for row in one.rows
-            if row["score"] is not None and row["example"] in scored
-        ]
-        table.rows.append((section.label(one), bootstrapped(pairs)))
-    return [table] if others else []
-
-
-def _cells(kind: str, numbers: Sequence[bool], texts: Sequence[str]) -> str:
-    return "".join(
-        f"<{kind}{' class=n' if number else ''}>{html.escape(text)}</{kind}>"
-        for number, text in zip(numbers, texts, strict=True)
-    )
+        both = [row for row in one.rows if row["score"] is not None and row["example"] in scored]
+        pairs = [row["score"] - scored[row["example"]] for row in both]
+        found.rows.append((section.label(one), bootstrapped(pairs)))
+    return [found] if others else []
 
 
 def _plain(value: Value, last: bool) -> str:
@@ -195,8 +177,8 @@ _TABLES: dict[str, Callable[[Section], list[Table]]] = {
     "length": _by_length,
     "depth": _by_depth,
     "task": _by_task,
-    "twins": _pooled,
+    "twins": _twins,
     "buckets": _buckets,
-    "difference": _against,
+    "difference": _difference,
 }
 """What a task's declaration may name; the difference to the first cell ends every report."""

@@ -113,7 +113,7 @@ def test_another_run_is_refused_and_says_what_differs(tmp_path: Path) -> None:
     task = Letters(lengths=(8, 16))
     run(tmp_path, task)
     before = (tmp_path / MANIFEST).read_bytes(), (tmp_path / ROWS).read_bytes()
-    with pytest.raises(ConfigError, match=r"different there and here: seed \(0 and 1\): use another --out"):
+    with pytest.raises(ConfigError, match=r"different there and here: seed \(0 and 1\): use another `out`"):
         run(tmp_path, task, seed=1)
     with pytest.raises(ConfigError, match=r"options lengths \(8,16 and 8\)"):
         run(tmp_path, Letters(lengths=(8,)))

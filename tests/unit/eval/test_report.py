@@ -14,7 +14,7 @@ import pytest
 
 from infinipot.errors import ConfigError, InputError
 from infinipot.eval.grid import Grid
-from infinipot.eval.pictures import _budget, _groups
+from infinipot.eval.plots import budget, compared
 from infinipot.eval.report import report
 from infinipot.eval.results import load, sections
 from infinipot.eval.stats import bootstrapped, estimate, macro, wilson
@@ -120,12 +120,28 @@ def test_pictures_compare_what_differs_in_one_thing(tmp_path: Path) -> None:
     ]
     runs, _ = load([passkey(tmp_path / str(number), grid) for number, grid in enumerate(grids)])
     (section,) = sections(runs)
-    assert {name: list(bars) for name, bars in _groups(section, "tail").items()} == {
+    assert {name: list(bars) for name, bars in compared(section, "tail").items()} == {
         "infinipot 1024 general": ["distil", "fill", "raw"]
     }
-    figure = _budget(plt, section)()
+    figure = budget(section)(plt)
     assert [text.get_text() for text in figure.legends[0].get_texts()] == ["full", "infinipot general"]
-    assert _budget(plt, replace(section, series=section.series[2:])) is None
+    assert budget(replace(section, series=section.series[2:])) is None
+
+
+def test_earlier_runs_are_told_in_todays_words(tmp_path: Path) -> None:
+    """`settle` and `fit` said together what `tail` says now."""
+    grid = Grid(("infinipot",), (1024,), catalysts=("general",))
+    new = [passkey(tmp_path / "new", grid), passkey(tmp_path / "raw", replace(grid, tail="raw"))]
+    old = passkey(tmp_path / "old", replace(grid, tail="distil"))
+    for name in ("manifest.json", "rows.jsonl"):
+        text = (old / name).read_text()
+        text = text.replace("infinipot 1024 tail=distil general", "infinipot 1024 no-fit general")
+        (old / name).write_text(text.replace('"tail": "distil"', '"settle": true, "fit": false'))
+    assert "no-fit" in (old / "manifest.json").read_text()
+    assert '"fit"' in (old / "manifest.json").read_text()
+    (section,) = sections(load([*new, old])[0])
+    assert list(compared(section, "tail")["infinipot 1024 general"]) == ["distil", "fill", "raw"]
+    assert "| infinipot 1024 tail=distil general | 80.0 |" in markdown(old, out=tmp_path / "out")
 
 
 def test_texts_from_outside_are_text_on_the_page(tmp_path: Path) -> None:
@@ -159,7 +175,7 @@ def test_different_runs_are_not_mixed_unless_asked(
     with pytest.raises(ConfigError) as caught:
         report([one, two], tmp_path / "out")
     assert says in str(caught.value)
-    assert "--mix" in str(caught.value)
+    assert "`mix`" in str(caught.value)
     assert not (tmp_path / "out").exists()
     text = markdown(one, two, out=tmp_path / "out", mix=True)
     assert "Different runs are mixed here, as asked" in text
