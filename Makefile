@@ -1,13 +1,16 @@
-# Two commands do everything on a machine with only Python 3.11+ and make:
-#   make demo   read a long text in a small pot and answer questions about it
-#   make test   lint, types, architecture, tests
+# On a machine with only Python 3.11+ and make:
+#   make demo        read a long text in a small pot and answer questions about it
+#   make test        lint, types, architecture, tests of every module: under ten minutes on two cores
+#   make test-long   what waits, kills or opens: real models, Ray, browsers, pages of the docs, load
 PYTHON ?= python3
 VENV   ?= .venv
 BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.ready
 ORACLE ?= .oracle
+LONG   := model or slow or browser or ray
+PYTEST  = $(BIN)/python -m pytest
 
-.PHONY: setup demo test browser lint types fast bench docs oracle clean
+.PHONY: setup demo test test-long test-no-bfloat16 test-gpu chromium lint types bench docs oracle clean
 
 setup: $(STAMP)
 
@@ -22,16 +25,22 @@ $(STAMP): pyproject.toml constraints.txt
 demo: setup
 	$(BIN)/infinipot demo
 
-test: setup lint types browser
-	$(BIN)/python -m pytest --cov --cov-report=term:skip-covered
+test: setup lint types
+	$(PYTEST) -m 'not ($(LONG) or gpu)'
 
-browser:  ## pages are tested in a real Chromium, the system's own
+test-no-bfloat16: setup  ## the same tests as on a processor without bfloat16 instructions
+	INFINIPOT_NO_BFLOAT16=1 $(PYTEST) -m 'not ($(LONG) or gpu)'
+
+test-long: setup chromium
+	OMP_NUM_THREADS=2 $(PYTEST) -m '$(LONG)'
+
+test-gpu: setup  ## on a machine with a card; without pytest there: python tests/gpu/run.py
+	$(PYTEST) -m gpu tests/gpu
+
+chromium:  ## pages are tested in a real Chromium, the system's own
 	@command -v chromium || command -v chromium-browser || command -v google-chrome || \
 	{ apt-get update -qq && apt-get install -y -qq --no-install-recommends chromium; } || \
-	{ echo "no Chromium here: install one (apt-get install chromium) for the tests of the pages"; exit 1; }
-
-fast: setup  ## the tests that need no model
-	$(BIN)/python -m pytest -m 'not real_model'
+	echo "no Chromium, and none could be installed: the tests of the pages will be skipped"
 
 lint: setup
 	$(BIN)/ruff check .

@@ -15,7 +15,7 @@ def first(*names: str) -> str | None:
 
 CHROMIUM = first("chromium", "chromium-browser", "google-chrome")
 NODE = first("node", "nodejs")
-MISSING = "the page is tested in a browser: apt-get install chromium"
+MISSING = "needs a Chromium, which is not here: `make test-long` installs it, or apt-get install chromium"
 TEXT = "The keeper's name is Marlow. The sea was calm, and nobody came to the light that day. " * 400
 
 

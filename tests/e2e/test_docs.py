@@ -25,7 +25,7 @@ from doc_pages import DOCS, Block, blocks
 NAMED = {path.name: [block for block in blocks(path) if block.runs] for path in sorted(DOCS.glob("*.md"))}
 TOY = {"adding-a-policy.md", "how-it-works.md"}  # no model is loaded there
 PAGES = [
-    pytest.param(name, marks=[] if name in TOY else pytest.mark.real_model)
+    pytest.param(name, marks=[] if name in TOY else pytest.mark.model)
     for name, found in NAMED.items()
     if found
 ]

@@ -9,12 +9,11 @@ import numpy as np
 import pytest
 from playwright.sync_api import Browser, Page, expect
 
-from e2e.browsers import CHROMIUM, NODE
 from infinipot.inspect.report import report
 from infinipot.inspect.run import Run
 from infinipot.reading.recording import Record
 
-__test__ = bool(CHROMIUM) or not NODE
+pytestmark = pytest.mark.browser
 
 LONG = 100_000
 

@@ -1,7 +1,4 @@
-"""The page in a real browser, from upload to answer. INFINIPOT_PAGE_URL points it at another server.
-
-Where there is no browser but there is node, the page's modules alone are tested (test_page_modules.py).
-"""
+"""The page in a real browser, from upload to answer. INFINIPOT_PAGE_URL points it at another server."""
 
 from __future__ import annotations
 
@@ -12,10 +9,10 @@ from typing import Any
 import pytest
 from playwright.sync_api import Page, Route, expect
 
-from e2e.browsers import CHROMIUM, NODE, TEXT, ask, read
+from e2e.browsers import TEXT, ask, read
 from e2e.fake_server import Kitchen
 
-__test__ = bool(CHROMIUM) or not NODE
+pytestmark = pytest.mark.browser
 
 
 def refuse(status: int, body: str, **headers: str) -> Any:

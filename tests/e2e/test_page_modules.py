@@ -11,9 +11,10 @@ from typing import Any
 
 import pytest
 
-from e2e.browsers import CHROMIUM, MISSING, NODE
+from e2e.browsers import CHROMIUM, NODE
 from e2e.fake_server import PAGE, Kitchen, serving
 
+javascript = pytest.mark.timeout(120) if NODE else pytest.mark.browser
 PIECES = """
 async function* pieces(all) { for (const one of all) yield one; }
 async function gather(all) {
@@ -34,8 +35,6 @@ def run(body: str, folder: Path) -> Any:
         (folder / "run.mjs").write_text(script + "console.log(JSON.stringify(await all()));")
         done = subprocess.run([NODE, "run.mjs"], cwd=folder, capture_output=True, text=True, check=True)
         return json.loads(done.stdout)
-    if not CHROMIUM:
-        pytest.fail(MISSING, pytrace=False)
     from playwright.sync_api import sync_playwright
 
     with serving(Kitchen()) as address, sync_playwright() as playwright:
@@ -44,6 +43,7 @@ def run(body: str, folder: Path) -> Any:
         return page.evaluate(f"async () => {{{load.format('/page')}{PIECES}{body}}}")
 
 
+@javascript
 @pytest.mark.parametrize(
     ("title", "name"),
     [
@@ -60,6 +60,7 @@ def test_a_title_becomes_a_name_the_store_accepts(title: str, name: str, tmp_pat
     assert run(f"return text.nameFrom({json.dumps(title)})", tmp_path) == name
 
 
+@javascript
 def test_a_taken_name_gets_the_next_free_number(tmp_path: Path) -> None:
     long = "x" * 64
     asked = "text.unused('a', new Set(['a', 'a-2'])), text.unused('b', new Set())"
@@ -71,6 +72,7 @@ def test_a_taken_name_gets_the_next_free_number(tmp_path: Path) -> None:
     ]
 
 
+@javascript
 def test_numbers_are_written_for_people(tmp_path: Path) -> None:
     body = """const {ago, bytes, duration, many, times, titleOf} = text; const day = "2026-01-01T00:0";
       return [bytes(999), bytes(1000), bytes(1_260_000_000), bytes(241e6), duration(0.2), duration(200),
@@ -83,6 +85,7 @@ def test_numbers_are_written_for_people(tmp_path: Path) -> None:
     ]
 
 
+@javascript
 def test_events_arrive_whole_however_they_are_cut(tmp_path: Path) -> None:
     stream = (
         ': keep-alive\r\n\r\nevent: progress\r\ndata: {"a":1}\r\n\r\ndata: one\ndata: two\n\ndata:[DONE]\n\n'

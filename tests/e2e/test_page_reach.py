@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Browser, Page, expect
 
-from e2e.browsers import CHROMIUM, NODE, TEXT, ask, read
+from e2e.browsers import TEXT, ask, read
 from e2e.fake_server import Kitchen
 
-__test__ = bool(CHROMIUM) or not NODE  # as in test_page.py
+pytestmark = pytest.mark.browser
 HOSTILE = "<img src=x onerror='window.hacked=1'><script>window.hacked=1</script>"
 OVERFLOW = "document.documentElement.scrollWidth - document.documentElement.clientWidth"
 NAMELESS = """[...document.querySelectorAll('button, a, input, textarea, [tabindex="0"], [role=meter]')]

@@ -19,7 +19,7 @@ from infinipot.recipes.recipe import Recipe
 from infinipot.store import LocalStore
 from infinipot.store.match import card_of, mismatch
 
-pytestmark = [pytest.mark.real_model, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.model, pytest.mark.timeout(600)]
 RECIPE = Recipe.named(capacity=1024, tail="distil", format="plain")  # tells more keys (ADR 15)
 
 

@@ -26,6 +26,7 @@ KEY = "key-of-the-first-tenant"
 HEADERS = {"Authorization": f"Bearer {KEY}"}
 CHAT = "/v1/chat/completions"
 WORKERS = 8
+pytestmark = pytest.mark.ray
 
 
 @pytest.fixture(scope="module")

@@ -15,7 +15,7 @@ from infinipot.eval.tasks.passkey import passkey, score
 from infinipot.reading.sampling import Generation
 from infinipot.recipes.recipe import Recipe
 
-pytestmark = [pytest.mark.real_model, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.model, pytest.mark.timeout(600)]
 
 
 @pytest.fixture(scope="module")

@@ -1,9 +1,8 @@
-"""The command line as a user meets it: real processes, a tiny random model in a folder."""
+"""The command line as a user meets it, with a tiny random model in a folder."""
 
 from __future__ import annotations
 
 import json
-import os
 import signal
 import subprocess
 import sys
@@ -15,6 +14,7 @@ import torch
 import transformers as tf
 
 import small_tokenizers
+from commands import run
 
 COMMAND = [sys.executable, "-m", "infinipot.cli.main"]
 
@@ -46,12 +46,6 @@ def text(tmp_path: Path) -> str:
     path = tmp_path / "text.txt"
     path.write_text("It was a dark and stormy night; <|im_end|> the rain fell.\n" * 60)
     return str(path)
-
-
-def run(*words: str, stdin: bytes = b"", **env: str) -> subprocess.CompletedProcess[bytes]:
-    return subprocess.run(
-        [*COMMAND, *words], input=stdin, capture_output=True, timeout=120, env={**os.environ, **env}
-    )
 
 
 def test_ask_prints_exactly_one_json_document(model: str, text: str) -> None:
@@ -213,7 +207,7 @@ def test_ctrl_c_while_reading_is_one_line(model: str) -> None:
         [*COMMAND, *words], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE
     )
     assert process.stdin is not None
-    process.stdin.write(b"some words to read " * 20_000)
+    process.stdin.write(b"some words to read " * 5_000)  # more than a pipe holds: it has begun to read
     process.stdin.flush()
     time.sleep(1.0)  # it is now waiting for more text
     process.send_signal(signal.SIGINT)

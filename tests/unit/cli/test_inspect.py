@@ -1,10 +1,8 @@
-"""`infinipot inspect` as a user meets it: a real process, a tiny random model in a folder."""
+"""`infinipot inspect` as a user meets it: a tiny random model in a folder."""
 
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -12,11 +10,10 @@ import torch
 import transformers as tf
 
 import small_tokenizers
+from commands import run
 from infinipot.cli.inspect import PAPER, recipes
 from infinipot.errors import ConfigError
 from infinipot.reading.recording import Record
-
-COMMAND = [sys.executable, "-m", "infinipot.cli.main", "inspect"]
 
 
 @pytest.fixture(scope="module")
@@ -46,7 +43,7 @@ def test_the_paper_s_recipes_are_read_scored_and_shown(model: str, tmp_path: Pat
     text.write_text("It was a dark and stormy night; <|im_end|> the rain fell.\n" * 40)
     words = ["--file", str(text), "--question", "What fell?", "--model", model, "--recipe", "paper"]
     words += ["--capacity", "256", "--max-new-tokens", "4", "--out", str(tmp_path / "out"), "--json"]
-    done = subprocess.run([*COMMAND, *words], capture_output=True, timeout=240)
+    done = run("inspect", *words)
     assert done.returncode == 0, done.stderr
     told = json.loads(done.stdout)
     names = [one["name"] for one in told["recipes"]]

@@ -64,6 +64,7 @@ def noting(seconds: float, folder: Path) -> Callable[[], Any]:
     return opened
 
 
+@pytest.mark.ray
 def test_a_node_killed_in_the_middle_costs_no_row(
     cluster: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -83,6 +84,7 @@ def test_a_node_killed_in_the_middle_costs_no_row(
     assert len([job for job in lost if job]) == 1  # only the example it was at
 
 
+@pytest.mark.ray
 def test_an_example_that_kills_its_workers_is_given_up(
     cluster: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

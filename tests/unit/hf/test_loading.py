@@ -243,7 +243,7 @@ def test_available_is_positive() -> None:
 # the real thing
 
 
-@pytest.mark.real_model
+@pytest.mark.model
 def test_default_model_knows_the_capital_of_france() -> None:
     loaded = load(catalog.DEFAULT_MODEL, device="cpu")
     assert (loaded.format, loaded.add_bos, loaded.stop_ids) == ("plain", False, (0, 2))

@@ -26,7 +26,10 @@ def relative(found: torch.Tensor, wanted: torch.Tensor) -> float:
 
 
 @pytest.mark.parametrize("family", FAMILIES)
-@pytest.mark.parametrize(("dtype", "most"), [(torch.float32, 1e-5), (torch.bfloat16, 0.03)])
+@pytest.mark.parametrize(
+    ("dtype", "most"),
+    [(torch.float32, 1e-5), pytest.param(torch.bfloat16, 0.03, marks=pytest.mark.needs_bfloat16)],
+)
 @torch.no_grad()
 def test_the_same_logits(family: str, dtype: torch.dtype, most: float) -> None:
     plain, packed = build(family), copy.deepcopy(build(family))
@@ -41,6 +44,7 @@ def test_the_same_logits(family: str, dtype: torch.dtype, most: float) -> None:
             assert module.joint.parts == ()
 
 
+@pytest.mark.needs_bfloat16
 @torch.no_grad()
 def test_the_likeliest_next_tokens_are_exact() -> None:
     head = nn.Linear(48, 500, bias=True)
