@@ -21,7 +21,8 @@ import transformers
 from infinipot.engine import Engine, open_engine
 from infinipot.eval.tasks.passkey import Passkey, passkey, score
 from infinipot.reading.sampling import Generation
-from infinipot.recipes.presets import find, parse_knob
+from infinipot.recipes.preset import parse_knob
+from infinipot.recipes.presets import find
 from infinipot.recipes.recipe import Recipe
 
 
@@ -31,7 +32,7 @@ def run(recipe: Recipe, engine: Engine, example: Passkey, new_tokens: int) -> di
     reader.read(example.text)
     answer = "".join(reader.answer(example.question, Generation(new_tokens)))
     return {
-        "recipe": recipe.method.name,
+        "recipe": recipe.preset.name,
         "correct": score(answer, example),
         "answer": answer.strip(),
         "key": example.key,

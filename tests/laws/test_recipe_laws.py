@@ -16,14 +16,14 @@ from infinipot.core.pot import Pot
 from infinipot.hf.model import HFModel
 from infinipot.reading.reader import Reader
 from infinipot.reading.sampling import Generation
-from infinipot.recipes.presets import METHODS, methods
+from infinipot.recipes.presets import PRESETS, presets
 from infinipot.recipes.recipe import Recipe
 from infinipot.testing.model import ToyModel
 from infinipot.testing.tokenizer import ByteTokenizer
 
 SMALL = {"snapkv": {"window": 8}, "self-extend": {"group": 2, "window": 24}}
 TEXT = "The quick brown fox jumps over the lazy dog. "
-each = pytest.mark.parametrize("name", sorted(methods()))
+each = pytest.mark.parametrize("name", sorted(presets()))
 
 
 class Endless(ByteTokenizer):
@@ -69,7 +69,7 @@ def test_reads_answers_and_goes_on_with_every_family(name: str, family: str) -> 
     assert answer == second.ask("What?", wanted) == first.ask("What?", wanted)  # repeatable, no trace left
     turns = ["".join(first.chat("Why so?", wanted)) for _ in range(2)]
     assert all(isinstance(turn, str) for turn in turns)
-    if methods()[name].bounded:
+    if presets()[name].bounded:
         assert engine.most <= 64
     assert not any(torch.isnan(layer.keys[..., : layer.fill, :]).any() for layer in first.pot.pot_layers)
 
@@ -84,13 +84,13 @@ def test_reads_answers_and_goes_on_with_every_family(name: str, family: str) -> 
 )
 def test_capacity_is_never_exceeded(name: str, length: int, capacity: int, turns: list[int], data) -> None:
     engine = Watched(ToyModel())
-    step = data.draw(st.integers(1, 8)) if methods()[name].step else None
+    step = data.draw(st.integers(1, 8)) if presets()[name].step else None
     one = reader(name, engine, capacity=capacity, step=step)
     one.read("x" * length)
     for size in turns:
         list(one.chat("y" * (size % 12 + 1), Generation(size)))
     assert one.tokens_read == length
-    if methods()[name].bounded:
+    if presets()[name].bounded:
         assert engine.most <= capacity
         assert one.pot.fill <= capacity
 
@@ -125,7 +125,7 @@ def test_sampling_is_repeatable_under_a_seed(name: str) -> None:
 
 @each
 def test_opening_slots_are_never_dropped(name: str) -> None:
-    if not methods()[name].policy or not methods()[name].bounded:
+    if not presets()[name].policy or not presets()[name].bounded:
         return
     one = reader(name, ToyModel(), opening=5)
     one.read(TEXT * 8)
@@ -136,4 +136,4 @@ def test_opening_slots_are_never_dropped(name: str) -> None:
 
 def test_the_recipes_of_the_paper_are_all_there() -> None:
     tables = "infinipot ccd cap-only nuc-only no-cr-rope truncate swa streaming-llm h2o tova sirllm"
-    assert {method.name for method in METHODS} == {*tables.split(), "full", "snapkv", "self-extend"}
+    assert {method.name for method in PRESETS} == {*tables.split(), "full", "snapkv", "self-extend"}

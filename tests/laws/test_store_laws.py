@@ -17,14 +17,14 @@ from families import FAMILIES, build
 from infinipot.hf.model import HFModel
 from infinipot.reading.reader import Reader
 from infinipot.reading.sampling import Generation
-from infinipot.recipes.presets import methods
+from infinipot.recipes.presets import presets
 from infinipot.recipes.recipe import Recipe
 from infinipot.store import file
 from infinipot.testing.model import ToyModel
 from infinipot.testing.tokenizer import ByteTokenizer
 
 SMALL = {"snapkv": {"window": 8}, "self-extend": {"group": 2, "window": 24}, "h2o": {"step": 16}}
-each = pytest.mark.parametrize("name", sorted(methods()))
+each = pytest.mark.parametrize("name", sorted(presets()))
 
 
 def reader(name: str, engine, **options) -> Reader:

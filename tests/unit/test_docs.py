@@ -33,7 +33,7 @@ from doc_pages import (
     prose,
     with_tables,
 )
-from infinipot.recipes.presets import methods
+from infinipot.recipes.presets import presets
 
 OURS = sorted(DOCS.glob("*.md"))
 EVERY = [block for page in pages() for block in blocks(page)]
@@ -126,7 +126,7 @@ def test_commands_are_ones_that_the_program_takes(block: Block) -> None:
 
 def _check_recipes(named: Any, block: Block) -> None:
     for name in (named or "").split(","):
-        known = {*methods(), EXAMPLE, "paper", ""}
+        known = {*presets(), EXAMPLE, "paper", ""}
         assert name.partition(":")[0] in known, f"{block.where}: there is no recipe '{name}'"
 
 
@@ -147,7 +147,7 @@ def test_recipes_in_the_prose_exist() -> None:
             r"(?:--recipe |recipe=[\"']?|Recipe\.named\([\"'])([a-z][\w:-]*(?:,[a-z][\w:-]*)*)(?![\w=])", text
         )
         names = {name.partition(":")[0] for group in named for name in group.split(",") if name}
-        assert sorted(names - {*methods(), EXAMPLE, "paper"}) == [], page
+        assert sorted(names - {*presets(), EXAMPLE, "paper"}) == [], page
 
 
 @pytest.mark.parametrize("page", OURS, ids=lambda page: page.name)

@@ -24,9 +24,9 @@ def measure(subject: Subject, recipe: Recipe, counts: tuple[int, ...], new_token
     """Return one entry for each number of documents; one by itself always comes first, to compare with."""
     rows: list[dict[str, Any]] = []
     for count in sorted({1, *counts}):
-        yield Step(f"{recipe.method.name} {shown(recipe.config.capacity)}: {count} documents")
+        yield Step(f"{recipe.preset.name} {shown(recipe.config.capacity)}: {count} documents")
         row: dict[str, Any] = {
-            "system": recipe.method.name,
+            "system": recipe.preset.name,
             "capacity": recipe.config.capacity,
             "documents": count,
         }

@@ -41,9 +41,9 @@ def measure(
 
 
 def _row(subject: Subject, recipe: Recipe, length: int, new_tokens: int) -> Generator[Step, None, Row]:
-    name = f"{recipe.method.name} {shown(recipe.config.capacity)}"
+    name = f"{recipe.preset.name} {shown(recipe.config.capacity)}"
     needed = subject.entry_bytes * length
-    if not recipe.method.bounded and needed > memory.available(str(subject.device)):
+    if not recipe.preset.bounded and needed > memory.available(str(subject.device)):
         return _blank(recipe, length, f"out of memory: its cache needs {needed / 1e9:.1f} GB")
     yield Step(f"{name}: warming up")
     reader = subject.reader(recipe)
@@ -122,10 +122,10 @@ def engine(reader: Reader) -> str:
 
 
 def _sizes(recipe: Recipe) -> dict[str, Any]:
-    drops = recipe.method.bounded and recipe.method.policy
-    sized = recipe.method.bounded or recipe.method.policy
+    drops = recipe.preset.bounded and recipe.preset.policy
+    sized = recipe.preset.bounded or recipe.preset.policy
     return {
-        "system": recipe.method.name,
+        "system": recipe.preset.name,
         "ours": True,
         "capacity": recipe.config.capacity if sized else None,
         "keep": recipe.config.kept if drops else None,

@@ -70,14 +70,14 @@ class Plan:
         self._check_cycles()
 
     def _check_cycles(self) -> None:
-        cycle = [bool(recipe.method.policy) and recipe.method.bounded for recipe in self.made()]
+        cycle = [bool(recipe.preset.policy) and recipe.preset.bounded for recipe in self.made()]
         if (self.chunk and not all(cycle)) or (self.documents and not any(cycle)):
             raise ConfigError(
-                f"recipe '{self.made()[cycle.index(False)].method.name}' has no cycle to measure"
+                f"recipe '{self.made()[cycle.index(False)].preset.name}' has no cycle to measure"
             )
 
     def _check_lengths(self) -> None:
-        largest = max((recipe.config.capacity for recipe in self.made() if recipe.method.bounded), default=0)
+        largest = max((recipe.config.capacity for recipe in self.made() if recipe.preset.bounded), default=0)
         for length in self.lengths:
             if length <= largest:
                 raise ConfigError(

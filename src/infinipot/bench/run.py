@@ -85,7 +85,7 @@ def _shares(plan: Plan, subject: Subject) -> Generator[Step, None, list[dict[str
     for recipe in _cycling(plan):
         subject.memory.sweep()
         reader = subject.reader(recipe)
-        name, sizes = recipe.method.name, recipe.config
+        name, sizes = recipe.preset.name, recipe.config
         yield Step(f"{name} {shown(sizes.capacity)}: parts of a cycle")
         parts = yield from cycle_parts(reader, text(sizes.capacity, subject.vocabulary), plan.rounds)
         entry = {
@@ -106,7 +106,7 @@ def _documents(plan: Plan, subject: Subject) -> Generator[Step, None, list[dict[
 
 
 def _cycling(plan: Plan) -> list[Recipe]:
-    return [recipe for recipe in plan.made() if recipe.method.policy and recipe.method.bounded]
+    return [recipe for recipe in plan.made() if recipe.preset.policy and recipe.preset.bounded]
 
 
 def versions() -> dict[str, str]:

@@ -146,7 +146,7 @@ def report(
         "tokens_read": reader.tokens_read,
         "cycles": reader.pot.cycles,
         "capacity": step.capacity,  # null where memory is not bounded
-        "keep": recipe.config.kept if recipe.method.bounded and recipe.method.policy else None,
+        "keep": recipe.config.kept if recipe.preset.bounded and recipe.preset.policy else None,
         "engine": f"plain: {reader.capture_obstacle}" if reader.capture_obstacle else "captured",
         "peak_memory_bytes": peak_memory_bytes(str(reader.model.device)),
         "seconds": {phase: round(value, 3) for phase, value in seconds.items()},

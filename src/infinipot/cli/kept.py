@@ -50,7 +50,7 @@ class Kept:
         if catalyst is None:
             return found
         if not found.uses_catalyst:
-            raise ConfigError(f"recipe '{found.method.name}' asks no catalyst here: leave out --catalyst")
+            raise ConfigError(f"recipe '{found.preset.name}' asks no catalyst here: leave out --catalyst")
         return replace(found, catalyst=catalyst)
 
     def engine(self, device: str, dtype: str) -> Engine:

@@ -22,6 +22,8 @@ from infinipot.cli import (
     report,
     serve,
 )
+from infinipot.cli.expand import flag
+from infinipot.common.out_of_memory import out_of_memory
 from infinipot.errors import InfiniPotError
 
 app = typer.Typer(
@@ -71,17 +73,13 @@ def run() -> None:
         if status == INTERRUPTED:  # typer turns Ctrl-C into this, silently
             _fail("interrupted", status)
     except InfiniPotError as error:
-        status = _fail(str(error), error.exit_code)
+        status = _fail(error.worded(flag), error.exit_code)
     except typer.TyperException as error:  # wrong usage; empty when the help was shown instead
         status = _fail(error.format_message(), 2)
     except (KeyboardInterrupt, typer.Abort):
         status = _fail("interrupted", INTERRUPTED)
-    except MemoryError:
-        status = _fail("out of memory: use a smaller --capacity or model, or a recipe that bounds memory", 2)
-    except (
-        RuntimeError
-    ) as error:  # torch's own, on a CPU or a GPU; known by name, since torch is not imported here
-        if "allocate memory" not in str(error) and type(error).__name__ != "OutOfMemoryError":
+    except (MemoryError, RuntimeError) as error:
+        if not out_of_memory(error):
             raise
         status = _fail("out of memory: use a smaller --capacity or model, or a recipe that bounds memory", 2)
     sys.exit(status or 0)

@@ -59,7 +59,7 @@ Step = Annotated[
     ),
 ]
 RecipeName = Annotated[
-    str, typer.Option("--recipe", "-r", help="Method; `infinipot recipes` lists them.", rich_help_panel=MODEL)
+    str, typer.Option("--recipe", "-r", help="Preset; `infinipot recipes` lists them.", rich_help_panel=MODEL)
 ]
 Set = Annotated[
     list[str] | None,
@@ -135,7 +135,8 @@ def recipe(
 
     `otherwise` is the catalyst where none was given.
     """
-    from infinipot.recipes.presets import find, parse_knob
+    from infinipot.recipes.preset import parse_knob
+    from infinipot.recipes.presets import find
     from infinipot.recipes.recipe import Recipe
 
     method = find(name)

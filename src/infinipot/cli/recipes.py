@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 if TYPE_CHECKING:
-    from infinipot.recipes.presets import Method
+    from infinipot.recipes.preset import Preset
 
 Name = Annotated[str | None, typer.Argument(help="Show one recipe in full.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON document.")]
@@ -17,9 +17,9 @@ AsMarkdown = Annotated[bool, typer.Option("--markdown", help="Print the page of 
 
 def recipes(name: Name = None, as_json: AsJson = False, as_markdown: AsMarkdown = False) -> None:
     """List the recipes: InfiniPot, its ablations, and the other systems of the paper's tables."""
-    from infinipot.recipes.presets import find, methods
+    from infinipot.recipes.presets import find, presets
 
-    chosen = [find(name)] if name else list(methods().values())
+    chosen = [find(name)] if name else list(presets().values())
     if as_json:
         found = [method.describe() for method in chosen]
         print(json.dumps(found[0] if name else found, ensure_ascii=False))
@@ -31,7 +31,7 @@ def recipes(name: Name = None, as_json: AsJson = False, as_markdown: AsMarkdown 
         _show_all(chosen)
 
 
-def _show_all(chosen: list[Method]) -> None:
+def _show_all(chosen: list[Preset]) -> None:
     from rich.console import Console
     from rich.table import Table
 
@@ -48,7 +48,7 @@ def _show_all(chosen: list[Method]) -> None:
     console.print("See infinipot recipes NAME for one with its settings.", style="dim")
 
 
-def _lines(method: Method) -> str:
+def _lines(method: Preset) -> str:
     stated = method.describe()
     drops = f", {stated['drops at a time']} at a time" if stated["drops at a time"] else ""
     facts = [
@@ -61,7 +61,7 @@ def _lines(method: Method) -> str:
     return f"{method.summary}.\n[dim]{'. '.join(filter(None, facts))}.[/dim]\n"
 
 
-def _show_one(method: Method) -> None:
+def _show_one(method: Preset) -> None:
     from rich.console import Console
     from rich.table import Table
 
@@ -79,7 +79,7 @@ def _plain(value: Any) -> str:
     return "" if value is None else str(value)
 
 
-def markdown(chosen: list[Method]) -> str:
+def markdown(chosen: list[Preset]) -> str:
     """Return docs/recipes.md."""
     lines = [
         "# Recipes",

@@ -63,7 +63,7 @@ def summary(reader: Reader, recipe: Recipe | None = None) -> str:
     took = "taken in" if cut else f"read in {step.seconds:.1f} s ({rate(step):,.0f}/s)"
     return (
         f"{step.tokens_read:,} tokens {took}, {step.cycles} cycles, {pot}, peak memory {gigabytes(peak)}"
-        + (f"; {recipe.method.name}: {recipe.note}" if recipe and recipe.note else "")
+        + (f"; {recipe.preset.name}: {recipe.note}" if recipe and recipe.note else "")
     )
 
 

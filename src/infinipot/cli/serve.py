@@ -31,7 +31,7 @@ def _option(panel: str, help: str, *names: str, variable: str, **more: Any) -> A
 Model = Annotated[
     str, _option(POTS, "Alias, hub id, folder or .gguf file.", "--model", "-m", variable="MODEL")
 ]
-Recipe = Annotated[str, _option(POTS, "Method that bounds memory.", "--recipe", "-r", variable="RECIPE")]
+Recipe = Annotated[str, _option(POTS, "Preset that bounds memory.", "--recipe", "-r", variable="RECIPE")]
 Capacity = Annotated[int, _option(POTS, "KV entries per layer and head of a pot.", variable="CAPACITY")]
 FormatOption = Annotated[
     o.FormatName | None,

@@ -36,13 +36,16 @@ class PotConfig:
 
     def __post_init__(self) -> None:
         if self.capacity < 4:
-            raise ConfigError(f"capacity is {self.capacity}; use at least 4 entries (2048 is a good start)")
+            remedy = "use at least 4 entries (2048 is a good start)"
+            raise ConfigError(f"capacity is {self.capacity}", field="capacity", remedy=remedy)
         if self.keep is not None and not 1 <= self.keep < self.capacity:
-            raise ConfigError(f"keep is {self.keep}; use 1 to {self.capacity - 1}, below the capacity")
+            remedy = f"use 1 to {self.capacity - 1}, below `capacity`"
+            raise ConfigError(f"keep is {self.keep}", field="keep", remedy=remedy)
         if self.tail not in ("distil", "fill", "raw"):
             raise ConfigError(f"tail is '{self.tail}'", field="tail", remedy="use distil, fill or raw")
         if not 0 <= self.opening <= self.kept:
-            raise ConfigError(f"opening is {self.opening}; use 0 to {self.kept}, the entries kept")
+            remedy = f"use 0 to {self.kept}, the entries kept"
+            raise ConfigError(f"opening is {self.opening}", field="opening", remedy=remedy)
 
     @property
     def kept(self) -> int:
@@ -55,12 +58,14 @@ class PotConfig:
         if room < 1:
             most = self.capacity - catalyst - 1
             if self.keep is None or most < 1:
-                remedy = f"use --capacity {2 * (catalyst + 1)} or more"
+                remedy = f"use `capacity` {2 * (catalyst + 1)} or more"
             else:
-                remedy = f"use --keep {most} or less (--step {catalyst + 1} or more)"
+                remedy = f"use `keep` {most} or less (`step` {catalyst + 1} or more)"
             raise ConfigError(
                 f"capacity {self.capacity} is too small for {self.kept} kept entries and a catalyst of "
-                f"{catalyst} tokens: {remedy}, or a shorter catalyst"
+                f"{catalyst} tokens",
+                field="capacity",
+                remedy=f"{remedy}, or a shorter catalyst",
             )
         return room
 
@@ -85,9 +90,9 @@ class ReadingMode:
 
     def __post_init__(self) -> None:
         if self.group < 1:
-            raise ConfigError(f"group is {self.group}; use at least 1")
+            raise ConfigError(f"group is {self.group}", field="group", remedy="use at least 1")
         if self.window < 1:
-            raise ConfigError(f"window is {self.window}; use at least 1")
+            raise ConfigError(f"window is {self.window}", field="window", remedy="use at least 1")
 
     @property
     def grows(self) -> bool:

@@ -15,7 +15,8 @@ from typing import Any
 from infinipot.core.config import DEFAULT_CAPACITY, Tail
 from infinipot.errors import ConfigError
 from infinipot.reading.catalyst import QUESTION, SHORT, catalyst_text
-from infinipot.recipes.presets import Method, find, parse_knob
+from infinipot.recipes.preset import Preset, parse_knob
+from infinipot.recipes.presets import find
 from infinipot.recipes.recipe import Recipe
 from infinipot.text.tokenizer import Format
 
@@ -46,7 +47,7 @@ class Grid:
         found = (cell for name in self.recipes for cell in self._cells(find(name), format))
         return tuple({cell.name: cell for cell in found}.values())
 
-    def _check_used(self, chosen: list[Method]) -> None:
+    def _check_used(self, chosen: list[Preset]) -> None:
         """Refuse an option that no recipe takes: it would be a typing error, or a disappointment."""
         for knob in self.knobs:
             if not any(knob in method.knobs for method in chosen):
@@ -59,7 +60,7 @@ class Grid:
             if wrong:
                 raise ConfigError(f"none of the recipes takes --{option}: leave it out")
 
-    def _cells(self, method: Method, format: Format) -> Iterator[Cell]:
+    def _cells(self, method: Preset, format: Format) -> Iterator[Cell]:
         sizes = product(
             self.capacities if _sized(method) else (DEFAULT_CAPACITY,),
             (self.keeps or (None,)) if _keeps(method) else (None,),
@@ -81,7 +82,7 @@ class Grid:
             for catalyst in self.catalysts if recipe.uses_catalyst else ("",):
                 yield Cell(recipe, SHORT.get(catalyst, catalyst))
 
-    def _settings(self, method: Method) -> Iterator[dict[str, Any]]:
+    def _settings(self, method: Preset) -> Iterator[dict[str, Any]]:
         """Yield every combination of the settings that the method has."""
         known = [knob for knob in self.knobs if knob in method.knobs]
         for values in product(*(self.knobs[knob] for knob in known)):
@@ -99,7 +100,7 @@ class Cell:
     @property
     def name(self) -> str:
         """What the cell is called in rows and tables; two cells differ if and only if their names do."""
-        method, config = self.recipe.method, self.recipe.config
+        method, config = self.recipe.preset, self.recipe.config
         words = [method.name, *([str(config.capacity)] if _sized(method) else [])]
         usual = Recipe.named(method.name, capacity=config.capacity) if method.policy else None
         if usual and config.kept != usual.config.kept and method.bounded:
@@ -111,7 +112,7 @@ class Cell:
 
     def _changed(self) -> list[str]:
         """The settings that are not the method's own."""
-        given, usual = self.recipe.knobs, self.recipe.method.knobs
+        given, usual = self.recipe.knobs, self.recipe.preset.knobs
         return [
             f"{knob}={_plain(given[knob])}" for knob in usual if given.get(knob, usual[knob]) != usual[knob]
         ]
@@ -121,7 +122,7 @@ class Cell:
 
     def describe(self) -> dict[str, Any]:
         """Every parameter as JSON-ready data; null where one means nothing to the recipe."""
-        method, found = self.recipe.method, self.recipe.describe()
+        method, found = self.recipe.preset, self.recipe.describe()
         found["catalyst"] = self.catalyst or None
         found["capacity"] = self.recipe.config.capacity if _sized(method) else None
         found["keep"] = self.recipe.config.kept if method.policy and method.bounded else None
@@ -140,11 +141,11 @@ def _plain(value: Any) -> str:
     return f"{value:g}" if isinstance(value, float) else str(value)
 
 
-def _sized(method: Method) -> bool:
+def _sized(method: Preset) -> bool:
     """Say whether the capacity bounds anything."""
     return method.bounded or bool(method.policy)
 
 
-def _keeps(method: Method) -> bool:
+def _keeps(method: Preset) -> bool:
     """Say whether the user chooses how much a distillation leaves; some methods drop a step at a time."""
     return bool(method.policy) and method.bounded and not method.step

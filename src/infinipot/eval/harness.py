@@ -66,7 +66,7 @@ class InfiniPotLM(TemplateLM):  # type: ignore[misc]  # lm-eval's class has no t
         self._opening = list(self._tokenizer.frame("plain").opening)
         self._readers = [untouched(self.recipe, self.engine.model, self._tokenizer)]
         most = longest_prompt(self._readers[0])
-        if self.recipe.method.bounded and self.prompt_tokens > most:
+        if self.recipe.preset.bounded and self.prompt_tokens > most:
             raise ConfigError(
                 f"prompt_tokens is {self.prompt_tokens}; use {most} or less, or a larger capacity"
             )

@@ -15,7 +15,8 @@ from infinipot.core.config import DEFAULT_CAPACITY
 from infinipot.errors import ConfigError
 from infinipot.eval import lists
 from infinipot.reading.sampling import Generation
-from infinipot.recipes.presets import Method, find, parse_knob
+from infinipot.recipes.preset import Preset, parse_knob
+from infinipot.recipes.presets import find
 from infinipot.recipes.recipe import Recipe
 
 PROMPT_TOKENS, MOST = 128, 256
@@ -54,7 +55,7 @@ def recipe_of(name: str, given: Mapping[str, Any]) -> Recipe:
     return Recipe.named(name, format="plain", **options)
 
 
-def _value(key: str, value: Any, method: Method) -> Any:
+def _value(key: str, value: Any, method: Preset) -> Any:
     text = str(value).strip()
     if key in SIZES:
         try:

@@ -69,7 +69,7 @@ class Likelihood:
     def __init__(self, recipe: Recipe, model: Model, tokenizer: Tokenizer) -> None:
         self._listener = Listener(model)
         self._reader = untouched(recipe, self._listener, tokenizer)
-        self._name = recipe.method.name
+        self._name = recipe.preset.name
         self._read: list[int] | None = None  # what the reader holds
 
     def end(self, context: list[int], end: list[int], tail: int) -> tuple[float, bool]:

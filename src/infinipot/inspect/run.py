@@ -11,7 +11,7 @@ from infinipot.errors import ConfigError
 from infinipot.reading.reader import Reader
 from infinipot.reading.recording import Record, Recording
 from infinipot.reading.sampling import Generation
-from infinipot.recipes.presets import Method
+from infinipot.recipes.preset import Preset
 from infinipot.text.detokenize import Detokenizer
 from infinipot.text.tokenizer import Tokenizer
 
@@ -27,7 +27,7 @@ class Run:
     recording_bytes: int  # memory that the recording took
 
 
-def check(method: Method) -> None:
+def check(method: Preset) -> None:
     """Refuse a method of which there is nothing to record."""
     if not method.policy or method.mode.distil != "full":
         raise ConfigError(f"recipe '{method.name}' drops nothing while it reads: choose another to look into")

@@ -19,7 +19,7 @@ class H2O(ScoredPolicy):
 
     paper: ClassVar[str] = "H2O, Zhang et al. 2023 (arXiv:2306.14048)"
     deviations: ClassVar[str] = (
-        "the four heavy hitters of InfiniPot's run are the default, H2O's own half and half is --set "
+        "the four heavy hitters of InfiniPot's run are the default, H2O's own half and half is `set` "
         "heavy=N; grouped query heads are averaged; a question enters at once, not token by token"
     )
 
@@ -27,7 +27,7 @@ class H2O(ScoredPolicy):
 
     def __post_init__(self) -> None:
         if self.heavy < 0:
-            raise ConfigError(f"heavy is {self.heavy}; use 0 or more")
+            raise ConfigError(f"heavy is {self.heavy}", field="heavy", remedy="use 0 or more")
 
     @property
     def needs(self) -> frozenset[Need]:

@@ -30,7 +30,7 @@ class InfiniPot(ScoredPolicy):
         "|C| is not printed in the paper (half of |M| here); grouped query heads are averaged; where a text "
         "ends as much stays as fits (`tail`, ADR 15), else the last chunk is distilled before a question, "
         "and up to 64 recent slots stay then and in the middle of an answer (ADR 4); scores are "
-        "pooled over 7 slots (--pool 1, ADR 14); protected opening slots are an addition, off by default"
+        "pooled over 7 slots (`pool` 1, ADR 14); protected opening slots are an addition, off by default"
     )
 
     novelty: float = 0.5
@@ -39,11 +39,15 @@ class InfiniPot(ScoredPolicy):
 
     def __post_init__(self) -> None:
         if not 0 <= self.novelty <= 1:
-            raise ConfigError(f"novelty is {self.novelty:g}; use a share between 0 and 1")
+            raise ConfigError(
+                f"novelty is {self.novelty:g}", field="novelty", remedy="use a share between 0 and 1"
+            )
         if self.pool < 1 or self.pool % 2 == 0:
-            raise ConfigError(f"pool is {self.pool}; use an odd number of slots, or 1 for no pooling")
+            raise ConfigError(
+                f"pool is {self.pool}", field="pool", remedy="use an odd number of slots, or 1 for no pooling"
+            )
         if self.pooling not in ("mean", "max"):
-            raise ConfigError(f"pooling is '{self.pooling}'; use mean or max")
+            raise ConfigError(f"pooling is '{self.pooling}'", field="pooling", remedy="use mean or max")
 
     @property
     def needs(self) -> frozenset[Need]:

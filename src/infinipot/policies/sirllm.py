@@ -23,7 +23,7 @@ class SirLLM(ScoredPolicy):
     paper: ClassVar[str] = "SirLLM, Yao et al. 2024 (ACL 2024)"
     deviations: ClassVar[str] = (
         "runs inside the CCD pipeline as in InfiniPot's tables, with its distillation before a question "
-        "and its 64 recent slots (ADR 4); no recent slots otherwise, as in SirLLM's own runs (--set "
+        "and its 64 recent slots (ADR 4); no recent slots otherwise, as in SirLLM's own runs (`set` "
         "recent=N)"
     )
 
@@ -33,9 +33,13 @@ class SirLLM(ScoredPolicy):
 
     def __post_init__(self) -> None:
         if self.sinks < 0 or self.recent < 0:
-            raise ConfigError(f"sinks is {self.sinks} and recent is {self.recent}; use 0 or more")
+            raise ConfigError(
+                f"sinks is {self.sinks} and recent is {self.recent}", field="sinks", remedy="use 0 or more"
+            )
         if not 0 < self.decay <= 1:
-            raise ConfigError(f"decay is {self.decay:g}; use more than 0 and at most 1")
+            raise ConfigError(
+                f"decay is {self.decay:g}", field="decay", remedy="use more than 0 and at most 1"
+            )
 
     @property
     def needs(self) -> frozenset[Need]:

@@ -32,11 +32,15 @@ class SnapKV(ScoredPolicy):
 
     def __post_init__(self) -> None:
         if self.window < 1:
-            raise ConfigError(f"window is {self.window}; use at least 1")
+            raise ConfigError(f"window is {self.window}", field="window", remedy="use at least 1")
         if self.kernel < 1 or self.kernel % 2 == 0:
-            raise ConfigError(f"kernel is {self.kernel}; use an odd number of slots, or 1 for no pooling")
+            raise ConfigError(
+                f"kernel is {self.kernel}",
+                field="kernel",
+                remedy="use an odd number of slots, or 1 for no pooling",
+            )
         if self.pooling not in ("mean", "max"):
-            raise ConfigError(f"pooling is '{self.pooling}'; use mean or max")
+            raise ConfigError(f"pooling is '{self.pooling}'", field="pooling", remedy="use mean or max")
 
     @property
     def needs(self) -> frozenset[Need]:

@@ -24,7 +24,7 @@ class StreamingLLM(Policy):
 
     def __post_init__(self) -> None:
         if self.sinks < 0:
-            raise ConfigError(f"sinks is {self.sinks}; use 0 or more")
+            raise ConfigError(f"sinks is {self.sinks}", field="sinks", remedy="use 0 or more")
 
     @property
     def needs(self) -> frozenset[Need]:

@@ -6,9 +6,9 @@ declarations. Imports no tensors, so that tasks and front ends may declare optio
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from infinipot.common.sizes import size
 from infinipot.errors import ConfigError
@@ -20,9 +20,14 @@ Kind = type[int] | type[float] | type[str] | type[bool] | type[Path]
 class Option:
     """Something a user can set.
 
-    name     as in Python; a front end spells it its own way.
-    default  None where the method, the model or the task decides; `shown` then says in words what that is.
-    many     may be given again for several values, or a grid may list several.
+    name      as in Python; a front end spells the name its own way.
+    default   None where the method, the model or the task decides; `shown` then says in words what that is.
+    short     a second, one-letter name.
+    variable  the environment variable that may hold the value.
+    many      may be given again for several values.
+    share     a number between 0 and 1 is a share of the capacity.
+    applies   of a recipe's size: to every method whose memory is `sized`, to those that choose what to keep,
+              or to those that drop entries while they read.
     """
 
     name: str
@@ -35,8 +40,17 @@ class Option:
     choices: tuple[str, ...] = ()
     shown: str = ""
     metavar: str = ""
-    short: str = ""  # a second, one-letter name
+    short: str = ""
+    variable: str = ""
     many: bool = False
+    share: bool = False
+    applies: Literal["sized", "chooses", "drops"] = "drops"
+
+    def listed(self, group: str) -> Option:
+        """Return the same option where a grid takes several values: one text with commas between."""
+        default = None if self.default is None else str(self.default)
+        plain = replace(self, kind=str, default=default, group=group, choices=(), metavar="LIST")
+        return replace(plain, least=None, most=None)
 
     def check(self, value: Any) -> None:
         """Refuse a value outside of the bounds or choices, naming what works."""
@@ -62,14 +76,18 @@ class Option:
 
     def _parsed(self, text: str) -> Any:
         if self.kind is bool:
-            if text.lower() not in ("true", "false", "1", "0", "yes", "no"):
+            if text.lower() not in ("true", "false"):
                 raise self._wrong(text, "use true or false")
-            return text.lower() in ("true", "1", "yes")
+            return text.lower() == "true"
         try:
+            if self.share and "." in text and 0 < float(text) < 1:
+                return float(text)
             return size(text) if self.kind is int and text[-1:].isalpha() else self.kind(text)
         except ValueError:
-            words = {int: "a whole number", float: "a number"}
-            raise self._wrong(text, f"use {words.get(self.kind, self.kind.__name__)}") from None
+            words = {int: "a whole number such as 2048 or 4k", float: "a number"}
+            also = ", or a share such as 0.5" if self.share else ""
+            raise self._wrong(text, f"use {words.get(self.kind, self.kind.__name__)}{also}") from None
 
     def _wrong(self, value: Any, remedy: str) -> ConfigError:
-        return ConfigError(f"{self.name.replace('_', '-')} is '{value}'", field=self.name, remedy=remedy)
+        stated = f"'{value}'" if isinstance(value, str) else f"{value:g}" if self.kind is float else value
+        return ConfigError(f"{self.name.replace('_', '-')} is {stated}", field=self.name, remedy=remedy)

@@ -1,26 +1,28 @@
-"""Recipes: a method with its sizes and settings, as plain data that builds a Reader."""
+"""Recipes: a preset with its sizes and settings, as plain data that builds a Reader."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, field, fields, replace
 from typing import Any
 
-from infinipot.core.config import DEFAULT_CAPACITY, PotConfig, ReadingMode, Tail
+from infinipot.core.config import DEFAULT_CAPACITY, PotConfig, ReadingMode
 from infinipot.errors import ConfigError
 from infinipot.policies.base import Policy
 from infinipot.policies.registry import registry
 from infinipot.reading.reader import Reader
 from infinipot.reading.session import Model
-from infinipot.recipes.presets import Method, find
+from infinipot.recipes.options import DECLARED, SIZES
+from infinipot.recipes.preset import Preset
+from infinipot.recipes.presets import find
 from infinipot.text.tokenizer import Format, Tokenizer
 
 
 @dataclass(frozen=True)
 class Recipe:
-    """A method with its sizes, its knobs, its catalyst and the prompt's format."""
+    """A preset with its sizes, its settings, its catalyst and the prompt's format."""
 
-    method: Method
+    preset: Preset
     config: PotConfig
     knobs: Mapping[str, Any] = field(default_factory=dict)
     catalyst: str = "general"
@@ -28,7 +30,7 @@ class Recipe:
 
     def __post_init__(self) -> None:
         self.policy()
-        self.mode()  # each checks its own knobs
+        self.mode()  # each checks its own settings
 
     @classmethod
     def named(
@@ -36,65 +38,58 @@ class Recipe:
         name: str = "infinipot",
         *,
         capacity: int = DEFAULT_CAPACITY,
-        keep: int | None = None,
-        step: int | None = None,
-        opening: int = 0,
-        tail: Tail | None = None,
         catalyst: str | None = None,
         format: Format = "plain",
-        **knobs: Any,
+        **options: Any,
     ) -> Recipe:
-        """Return a recipe by its method's name; what is not given is the method's own.
+        """Return a recipe by its preset's name; what is not given is the preset's own.
 
-        `step` is another way to say `keep`: how many entries a distillation drops.
+        The options are those of `recipes.options` and the settings of the policy. `step` is another way to
+        say `keep`: how many entries a distillation drops. `keep` may be a share of the capacity.
         """
-        method = find(name)
-        if method.mode.prompt == "truncate" or method.mode.distil != "full":
-            for option, value in {"keep": keep, "step": step, "tail": tail}.items():
-                if value is not None:
-                    raise ConfigError(f"recipe '{name}' drops nothing while it reads: leave out --{option}")
-        if opening and not method.policy:
-            raise ConfigError(f"recipe '{name}' drops nothing from its cache: leave out --opening")
-        if keep is not None and step is not None:
-            raise ConfigError("keep and step say the same thing: give one of them")
-        asked_keep, asked_step = keep, step
-        if step is not None and not 1 <= step < capacity:
-            raise ConfigError(f"step is {step}; use 1 to {capacity - 1}, below the capacity")
-        if step is None and keep is None:
-            step = min(method.step, max(1, capacity // 8))
-        if step:
-            keep = capacity - step
-        drops = bool(method.policy) and method.bounded
-        tail = tail or (method.tail if drops else "distil")
-        given = {knob: value for knob, value in knobs.items() if value is not None}
-        for knob in given:
-            method.knob(knob)
-        config = PotConfig(capacity, keep, opening, tail)
-        recipe = cls(method, config, given, catalyst or "general", format)
-        recipe._check_least(asked_keep, asked_step)
+        preset = find(name)
+        given = {option: value for option, value in options.items() if value is not None}
+        for option, value in given.items():
+            _check(preset, option, value)
+        sizes = {option: value for option, value in given.items() if option in SIZES}
+        knobs = {option: value for option, value in given.items() if option not in SIZES}
+        config = _config(preset, capacity, sizes)
+        recipe = cls(preset, config, knobs, catalyst or "general", format)
+        recipe._check_least(given.get("keep"), given.get("step"))
         if catalyst is not None and not recipe.uses_catalyst:
-            raise ConfigError(f"recipe '{name}' asks no catalyst here: leave out --catalyst")
+            raise recipe.no_catalyst()
         return recipe
 
-    def _check_least(self, keep: int | None, step: int | None) -> None:
+    @classmethod
+    def described(cls, told: Mapping[str, Any]) -> Recipe:
+        """Return the recipe that `describe` told; an option younger than the telling has its default."""
+        preset = find(told["name"])
+        if told["format"] not in ("chat", "plain") or "capacity" not in told:
+            raise KeyError("format and capacity")
+        sizes = {one.name: told[one.name] for one in fields(PotConfig) if one.name in told}
+        knobs = {knob: told[knob] for knob in preset.knobs}
+        return cls(preset, PotConfig(**sizes), knobs, told["catalyst"] or "general", told["format"])
+
+    def _check_least(self, keep: float | None, step: int | None) -> None:
         """Refuse a pot too small for the policy, naming a size that works for what the user gave."""
         policy, capacity = self.policy(), self.config.capacity
         least = policy.least if policy else 0
-        left = self.config.kept if self.method.bounded else capacity
+        left = self.config.kept if self.preset.bounded else capacity
         if least <= left:
             return
         if keep is not None and least < capacity:
-            remedy = f"--keep {least}"
+            remedy = f"`keep` {least}"
         elif step is not None and least < capacity:
-            remedy = f"--step {capacity - least} or less"
-        elif not self.method.bounded or keep is not None:
-            remedy = f"--capacity {least + (keep is not None)}"
+            remedy = f"`step` {capacity - least} or less"
+        elif not self.preset.bounded or keep is not None:
+            remedy = f"`capacity` {least + (keep is not None)}"
         else:
-            default = self.method.step and min(self.method.step, max(1, capacity // 8))
-            remedy = f"--capacity {least + (step or default) if step or default else 2 * least}"
+            drop = step or _own_step(self.preset, capacity)
+            remedy = f"`capacity` {least + drop if drop else 2 * least}"
         raise ConfigError(
-            f"recipe '{self.method.name}' keeps at least {least} entries and {left} would be left: "
-            f"use {remedy}" + ("" if "less" in remedy else " or more")
+            f"recipe '{self.preset.name}' keeps at least {least} entries and {left} would be left",
+            field="capacity",
+            remedy=f"use {remedy}" + ("" if "less" in remedy else " or more"),
         )
 
     @property
@@ -103,15 +98,20 @@ class Recipe:
         policy = self.policy()
         return policy is not None and "catalyst" in policy.needs
 
+    def no_catalyst(self) -> ConfigError:
+        """The error of a catalyst that would never be asked."""
+        problem = f"recipe '{self.preset.name}' asks no catalyst here"
+        return ConfigError(problem, field="catalyst", remedy="leave out `catalyst`")
+
     def policy(self) -> Policy | None:
-        """Return the policy with this recipe's knobs."""
-        if not self.method.policy:
+        """Return the policy with this recipe's settings."""
+        if not self.preset.policy:
             return None
-        return registry()[self.method.policy](**{**self.method.fixed, **self.knobs})
+        return registry()[self.preset.policy](**{**self.preset.fixed, **self.knobs})
 
     def mode(self) -> ReadingMode:
-        """Return how it reads, with this recipe's knobs."""
-        mode = self.method.mode
+        """Return how a text is read, with this recipe's settings."""
+        mode = self.preset.mode
         return replace(mode, **self.knobs) if mode.positions == "grouped" else mode
 
     def reader(
@@ -121,35 +121,24 @@ class Recipe:
 
         With `bare` nothing is put between a text and its question: both are one prompt as they are.
         """
-        return Reader(
-            model,
-            tokenizer,
-            self.policy(),
-            self.config,
-            self.format,
-            self.catalyst,
-            question,
-            self.mode(),
-            bare,
-        )
+        settings = self.policy(), self.config, self.format, self.catalyst, question, self.mode(), bare
+        return Reader(model, tokenizer, *settings)
 
     def describe(self) -> dict[str, Any]:
         """Return the recipe as JSON-ready data."""
         found = {
-            "name": self.method.name,
-            "bounds": self.method.bounds,
+            "name": self.preset.name,
+            "bounds": self.preset.bounds,
             "catalyst": self.catalyst if self.uses_catalyst else None,
             "format": self.format,
             **asdict(self.config),
-            **self.method.knobs,
-            **self.method.fixed,
+            **self.preset.knobs,
+            **self.preset.fixed,
             **self.knobs,
         }
-        if self.method.step:
+        if self.preset.step:
             found["step"] = self.step
-        if self.note:
-            found["note"] = self.note
-        return found
+        return {**found, "note": self.note} if self.note else found
 
     @property
     def step(self) -> int:
@@ -158,9 +147,44 @@ class Recipe:
 
     @property
     def note(self) -> str:
-        """What the reader of a result must know about how it was made."""
-        if self.method.step and self.step > 1:
+        """What the reader of a result must know about how the result was made."""
+        if self.preset.step and self.step > 1:
             return f"drops {self.step} entries at a time instead of one"
-        if self.method.mode.prompt == "truncate":
+        if self.preset.mode.prompt == "truncate":
             return "the middle of a text longer than the pot is not read"
-        return "" if self.method.bounded else f"bounds {self.method.bounds}"
+        return "" if self.preset.bounded else f"bounds {self.preset.bounds}"
+
+
+def _check(preset: Preset, option: str, value: Any) -> None:
+    """Refuse an option that the preset does not take, or a value outside of its declared bounds."""
+    if option in DECLARED:
+        DECLARED[option].check(value)
+    if option not in SIZES:
+        preset.knob(option)
+    elif value and not preset.takes(option):
+        where = "from its cache" if SIZES[option].applies == "chooses" else "while it reads"
+        raise ConfigError(
+            f"recipe '{preset.name}' drops nothing {where}", field=option, remedy=f"leave out `{option}`"
+        )
+
+
+def _config(preset: Preset, capacity: int, sizes: dict[str, Any]) -> PotConfig:
+    """Return the pot's sizes; a step is said as what is kept, and so is a share."""
+    keep, step = sizes.pop("keep", None), sizes.pop("step", None)
+    if keep is not None and step is not None:
+        raise ConfigError("keep and step say the same thing", field="step", remedy="give one of them")
+    if step is not None and not 1 <= step < capacity:
+        raise ConfigError(
+            f"step is {step}", field="step", remedy=f"use 1 to {capacity - 1}, below `capacity`"
+        )
+    if keep is None:
+        drop = _own_step(preset, capacity) if step is None else step
+        keep = capacity - drop if drop else None
+    elif isinstance(keep, float):
+        keep = int(keep * capacity)
+    return PotConfig(capacity, keep, **{"tail": preset.tail if preset.drops else "distil", **sizes})
+
+
+def _own_step(preset: Preset, capacity: int) -> int:
+    """Entries a preset drops at a time by itself; 0 means half."""
+    return min(preset.step, max(1, capacity // 8))

@@ -49,8 +49,8 @@ class Kitchen:
         conversations: int = 2,
         queue: int = 32,
     ) -> None:
-        if not recipe.method.bounded:
-            raise ConfigError(f"recipe '{recipe.method.name}' does not bound memory: serve another one")
+        if not recipe.preset.bounded:
+            raise ConfigError(f"recipe '{recipe.preset.name}' does not bound memory: serve another one")
         self.engine, self.recipe, self.store, self.most = engine, recipe, store, queue
         readers = [engine.reader(recipe) for _ in range(slots + conversations)]
         self.berths = Berths(readers, slots)

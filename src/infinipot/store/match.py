@@ -7,14 +7,13 @@ catalyst may differ: it chooses what is kept from now on, and nothing kept depen
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import asdict, replace
 from typing import TYPE_CHECKING, Any
 
 from infinipot import __version__
-from infinipot.core.config import PotConfig, Tail
+from infinipot.core.config import PotConfig
 from infinipot.errors import ConfigError, StoreError
 from infinipot.models import fingerprint
-from infinipot.recipes.presets import find
 from infinipot.recipes.recipe import Recipe
 from infinipot.store.card import FORMAT, Card, Encoding, joined, now, plain
 from infinipot.text.files import title
@@ -74,30 +73,19 @@ def card_of(
 
 def recipe_of(card: Card) -> Recipe:
     """Return the recipe a pot was read with."""
-    told = card.recipe
     try:
-        method = find(told["name"])
-        config = PotConfig(told["capacity"], told["keep"], told["opening"], _tail(told))
-        knobs = {knob: told[knob] for knob in method.knobs}
-        return Recipe(method, config, knobs, told["catalyst"] or "general", _format(told["format"]))
+        return Recipe.described({**card.recipe, "tail": _tail(card.recipe)})
     except ConfigError as error:
         raise StoreError(f"this pot's recipe cannot be used here: {error}") from error
     except (KeyError, TypeError, AttributeError) as error:  # a card may hold anything
         raise StoreError("this pot's recipe is not one of this version: make the pot again") from error
 
 
-def _tail(told: Mapping[str, Any]) -> Tail:
-    """What becomes of a text's end; older pots say it in two words."""
+def _tail(told: Mapping[str, Any]) -> Any:
+    """What becomes of a text's end; older pots say so in two words."""
     if "tail" in told:
-        found: Tail = told["tail"]
-        return found
+        return told["tail"]
     return "fill" if told.get("fit") else "distil" if told["settle"] else "raw"
-
-
-def _format(name: Any) -> Any:
-    if name not in ("chat", "plain"):
-        raise TypeError(name)
-    return name
 
 
 def mismatch(card: Card, engine: Engine, recipe: Recipe) -> str:
@@ -114,7 +102,7 @@ def mismatch(card: Card, engine: Engine, recipe: Recipe) -> str:
     if card.dtype != fingerprint.dtype(engine.model):
         return (
             f"the pot holds {card.dtype} and the model works in {fingerprint.dtype(engine.model)}: "
-            f"keys of two kinds do not mix, use --dtype {card.dtype}"
+            f"keys of two kinds do not mix, use `dtype` {card.dtype}"
         )
     if reason := _other_recipe(card.recipe, recipe.describe()):
         return reason
@@ -139,10 +127,10 @@ def _other_recipe(theirs: Mapping[str, Any], ours: Mapping[str, Any]) -> str:
 
 
 def _sized(told: Mapping[str, Any]) -> dict[str, Any]:
-    """A recipe with `keep` said out loud."""
-    capacity = told.get("capacity")
-    half = capacity // 2 if isinstance(capacity, int) else None
-    return {**told, "keep": half if told.get("keep") is None else told["keep"]}
+    """A recipe with `keep` said out loud, and with the defaults of sizes that are younger than the pot."""
+    told = {**asdict(PotConfig()), **told}
+    half = told["capacity"] // 2 if isinstance(told["capacity"], int) else None
+    return {**told, "keep": half if told["keep"] is None else told["keep"]}
 
 
 def require(card: Card, engine: Engine, recipe: Recipe, name: str) -> None:

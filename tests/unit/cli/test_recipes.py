@@ -10,10 +10,10 @@ from typer.testing import CliRunner
 
 from infinipot.cli.main import app
 from infinipot.errors import ConfigError
-from infinipot.recipes.presets import methods
+from infinipot.recipes.presets import presets
 
 DOCS = Path(__file__).parents[3] / "docs" / "recipes.md"
-ours = [name for name, method in methods().items()]
+ours = [name for name, method in presets().items()]
 
 
 def call(*arguments: str) -> str:
@@ -48,12 +48,12 @@ def test_the_docs_are_made_from_the_same_source() -> None:
 @pytest.mark.parametrize(
     ("arguments", "says"),
     [
-        (["--recipe", "snapvk"], "unknown recipe 'snapvk'; did you mean 'snapkv'?"),
-        (["--recipe", "h2o", "--set", "heavy=5000"], "use --capacity 5002 or more"),
+        (["--recipe", "snapvk"], "unknown recipe 'snapvk': did you mean 'snapkv'?"),
+        (["--recipe", "h2o", "--set", "heavy=5000"], "use `capacity` 5002 or more"),
         (["--recipe", "h2o", "--set", "heavy"], "use NAME=VALUE"),
         (["--recipe", "full", "--novelty", "0.3"], "unknown setting of recipe 'full' 'novelty'"),
         (["--recipe", "swa", "--set", "sinks=2"], "sinks is what makes recipe 'swa'"),
-        (["--step", "4096"], "step is 4096; use 1 to 4095"),
+        (["--step", "4096"], "step is 4096: use 1 to 4095"),
         (["--step", "4", "--keep", "8"], "give one of them"),
     ],
 )

@@ -14,7 +14,7 @@ from infinipot.errors import InputError
 from infinipot.hf.model import HFModel
 from infinipot.reading.reader import Reader
 from infinipot.reading.sampling import Generation
-from infinipot.recipes.presets import METHODS
+from infinipot.recipes.presets import PRESETS
 from infinipot.recipes.recipe import Recipe
 from infinipot.testing.model import ToyModel
 from infinipot.testing.tokenizer import ByteTokenizer
@@ -34,7 +34,7 @@ def cloned(state: State) -> State:
     return State(tensors, copy.deepcopy(state.numbers))
 
 
-@pytest.mark.parametrize("name", [method.name for method in METHODS])
+@pytest.mark.parametrize("name", [method.name for method in PRESETS])
 @pytest.mark.parametrize("length", [0, 20, len(TEXT)])
 def test_a_restored_reader_goes_on_as_the_first_would_have(name: str, length: int) -> None:
     first, second = reader(name), reader(name)

@@ -22,13 +22,13 @@ from infinipot.eval.harness import InfiniPotLM
 from infinipot.eval.harness_arguments import generation
 from infinipot.hf.model import HFModel
 from infinipot.hf.tokenizer import HFTokenizer
-from infinipot.recipes.presets import METHODS
+from infinipot.recipes.presets import PRESETS
 from infinipot.testing.model import ToyModel
 from infinipot.testing.tokenizer import ByteTokenizer
 
 COUNTS = (3, 9, 2, 30, 1, 4, 7)
 SMALL = {"capacity": 64, "prompt_tokens": 16, "catalyst": "a b"}
-BOUNDED = [m.name for m in METHODS if m.bounded and m.name != "truncate"]
+BOUNDED = [m.name for m in PRESETS if m.bounded and m.name != "truncate"]
 
 
 class Numbers(ByteTokenizer):
@@ -104,7 +104,7 @@ def test_an_answer_ends_at_the_first_stop_text() -> None:
     assert ask(lm(), TEXT, until=stops[1]) == [Numbers().decode(said[:4])]
 
 
-@pytest.mark.parametrize("recipe", [m.name for m in METHODS])
+@pytest.mark.parametrize("recipe", [m.name for m in PRESETS])
 @pytest.mark.parametrize("length", [5, 150, 244])  # with twelve to be said, the last fills the pot
 def test_every_recipe_is_exact_where_all_fits(recipe: str, length: int) -> None:
     text = (TEXT * 9)[: length - 1]

@@ -31,7 +31,7 @@ GRID = Grid(("infinipot", "truncate", "full"), (1024, 2048), catalysts=("general
 
 def hit(cell: Any, name: str, facts: dict[str, Any]) -> float:
     """infinipot finds all but one of each five; truncation only what is first or last of short texts."""
-    if cell.recipe.method.name == "truncate":
+    if cell.recipe.preset.name == "truncate":
         return float(facts["length"] == 4096)
     return float(facts["trial"] > 0)
 
@@ -206,7 +206,7 @@ def test_a_model_of_another_hash_is_not_mixed_but_another_task_is_welcome(tmp_pa
 
 def test_what_is_missing_or_wrong_is_said(tmp_path: Path) -> None:
     def sometimes(cell: Any, name: str, facts: dict[str, Any]) -> float | None:
-        return None if facts["trial"] == 4 and cell.recipe.method.name == "full" else hit(cell, name, facts)
+        return None if facts["trial"] == 4 and cell.recipe.preset.name == "full" else hit(cell, name, facts)
 
     count = {"count": 25, "sha256": "b" * 64}
     run = kept_run(tmp_path / "run", "passkey", GRID, PASSKEY, sometimes, examples=count)

@@ -20,7 +20,8 @@ from infinipot.policies.registry import GROUP, registry
 from infinipot.reading.head_tail import HeadAndTail
 from infinipot.reading.reader import Reader
 from infinipot.reading.sampling import Generation
-from infinipot.recipes.presets import find, methods, parse_knob
+from infinipot.recipes.preset import parse_knob
+from infinipot.recipes.presets import find, presets
 from infinipot.recipes.recipe import Recipe
 from infinipot.testing.model import ToyModel
 from infinipot.testing.tokenizer import ByteTokenizer
@@ -241,28 +242,28 @@ def test_ends_hold_no_more_than_they_must() -> None:
 @pytest.mark.parametrize(
     ("call", "says"),
     [
-        (lambda: find("infinpot"), "unknown recipe 'infinpot'; did you mean 'infinipot'"),
-        (lambda: find("zzz"), "known: infinipot, ccd"),
-        (lambda: Recipe.named("h2o", sinks=3), "unknown setting of recipe 'h2o' 'sinks'; known: heavy"),
+        (lambda: find("infinpot"), "unknown recipe 'infinpot': did you mean 'infinipot'"),
+        (lambda: find("zzz"), "use one of infinipot, ccd"),
+        (lambda: Recipe.named("h2o", sinks=3), "unknown setting of recipe 'h2o' 'sinks': use one of heavy"),
         (lambda: Recipe.named("sirllm", sink=3), "did you mean 'sinks'"),
-        (lambda: Recipe.named("full", novelty=0.1), "known: none"),
-        (lambda: Recipe.named("cap-only", novelty=0.5), "use --recipe infinipot to set it"),
-        (lambda: Recipe.named("h2o", capacity=64, heavy=70), "use --capacity 72 or more"),
-        (lambda: Recipe.named("sirllm", capacity=64, recent=40), "use --capacity 90 or more"),
-        (lambda: Recipe.named("streaming-llm", capacity=4), "use --capacity 6 or more"),
-        (lambda: Recipe.named("snapkv", capacity=32), "use --capacity 33 or more"),
-        (lambda: Recipe.named("streaming-llm", keep=3), "use --keep 5 or more"),
-        (lambda: Recipe.named("sirllm", keep=3), "use --keep 5 or more"),
-        (lambda: Recipe.named("h2o", capacity=64, step=62), "use --step 59 or less"),
-        (lambda: Recipe.named("h2o", capacity=64, step=64), "step is 64; use 1 to 63"),
-        (lambda: Recipe.named("h2o", capacity=64, step=0), "step is 0; use 1 to 63"),
+        (lambda: Recipe.named("full", novelty=0.1), "there is none"),
+        (lambda: Recipe.named("cap-only", novelty=0.5), "use `recipe` infinipot to set it"),
+        (lambda: Recipe.named("h2o", capacity=64, heavy=70), "use `capacity` 72 or more"),
+        (lambda: Recipe.named("sirllm", capacity=64, recent=40), "use `capacity` 90 or more"),
+        (lambda: Recipe.named("streaming-llm", capacity=4), "use `capacity` 6 or more"),
+        (lambda: Recipe.named("snapkv", capacity=32), "use `capacity` 33 or more"),
+        (lambda: Recipe.named("streaming-llm", keep=3), "use `keep` 5 or more"),
+        (lambda: Recipe.named("sirllm", keep=3), "use `keep` 5 or more"),
+        (lambda: Recipe.named("h2o", capacity=64, step=62), "use `step` 59 or less"),
+        (lambda: Recipe.named("h2o", capacity=64, step=64), "step is 64: use 1 to 63"),
+        (lambda: Recipe.named("h2o", capacity=64, step=0), "step is 0: use 1 to 63"),
         (lambda: Recipe.named("h2o", keep=10, step=4), "give one of them"),
-        (lambda: Recipe.named("full", keep=10), "leave out --keep"),
-        (lambda: Recipe.named("truncate", step=10), "leave out --step"),
-        (lambda: Recipe.named("snapkv", tail="distil"), "leave out --tail"),
-        (lambda: Recipe.named("truncate", opening=4), "leave out --opening"),
-        (lambda: Recipe.named("h2o", catalyst="general"), "leave out --catalyst"),
-        (lambda: Recipe.named(novelty=1.0, catalyst="general"), "leave out --catalyst"),
+        (lambda: Recipe.named("full", keep=10), "leave out `keep`"),
+        (lambda: Recipe.named("truncate", step=10), "leave out `step`"),
+        (lambda: Recipe.named("snapkv", tail="distil"), "leave out `tail`"),
+        (lambda: Recipe.named("truncate", opening=4), "leave out `opening`"),
+        (lambda: Recipe.named("h2o", catalyst="general"), "leave out `catalyst`"),
+        (lambda: Recipe.named(novelty=1.0, catalyst="general"), "leave out `catalyst`"),
         (lambda: Recipe.named("self-extend", group=0), "group is 0"),
         (lambda: Recipe.named("self-extend", window=0), "window is 0"),
         (lambda: Recipe.named("sirllm", decay=1.5), "decay is 1.5"),
@@ -277,7 +278,7 @@ def test_ends_hold_no_more_than_they_must() -> None:
         (lambda: Recipe.named(pool=4), "odd"),
         (lambda: Recipe.named(pooling="median"), "mean or max"),
         (lambda: parse_knob("heavy", find("h2o")), "use NAME=VALUE"),
-        (lambda: parse_knob("heavy=many", find("h2o")), "heavy is 'many'; use a whole number"),
+        (lambda: parse_knob("heavy=many", find("h2o")), "heavy is 'many': use a whole number"),
         (lambda: parse_knob("decay=x", find("sirllm")), "use a number"),
         (lambda: parse_knob("hevy=4", find("h2o")), "did you mean 'heavy'"),
     ],
@@ -293,7 +294,7 @@ def test_impossible_wishes_are_refused_in_one_line(call, says: str) -> None:
 def test_the_size_that_is_named_works(name: str, options: dict) -> None:
     with pytest.raises(ConfigError) as caught:
         Recipe.named(name, capacity=64, **options)
-    least = int(str(caught.value).split("--capacity ")[1].split()[0])
+    least = int(str(caught.value).split("`capacity` ")[1].split()[0])
     assert Recipe.named(name, capacity=least, **options).policy().least <= least
     with pytest.raises(ConfigError):
         Recipe.named(name, capacity=least - 1, **options)
@@ -310,11 +311,11 @@ def test_a_hurried_result_says_so() -> None:
 
 
 def test_every_recipe_states_what_it_is() -> None:
-    for name, method in methods().items():
+    for name, method in presets().items():
         stated = method.describe()
         assert all(stated[key] for key in ("summary", "bounds", "needs", "cost", "paper", "deviations")), name
         assert method.bounded == (stated["bounds"] == "memory"), name
-    unbounded = [name for name, method in methods().items() if not method.bounded]
+    unbounded = [name for name, method in presets().items() if not method.bounded]
     assert unbounded == ["full", "snapkv", "self-extend"]
 
 
@@ -351,7 +352,7 @@ def test_knobs_reach_the_policy() -> None:
     assert Recipe.named("h2o", heavy=7).policy() == registry()["h2o"](heavy=7)
     assert Recipe.named("cap-only", pool=7).policy() == registry()["infinipot"](novelty=0.0, pool=7)
     assert Recipe.named("self-extend", group=4, window=9).mode().window == 9
-    assert Recipe.named("h2o", capacity=100, step=10).config == PotConfig(100, 90, 0, False)
+    assert Recipe.named("h2o", capacity=100, step=10).config == PotConfig(100, 90, 0, "raw")
     assert Recipe.named("tova", capacity=100, step=10).config.kept == 90
 
 

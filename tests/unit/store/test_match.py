@@ -15,7 +15,7 @@ from infinipot.errors import StoreError
 from infinipot.hf.model import HFModel
 from infinipot.hf.tokenizer import HFTokenizer
 from infinipot.models import fingerprint
-from infinipot.recipes.presets import methods
+from infinipot.recipes.presets import presets
 from infinipot.recipes.recipe import Recipe
 from infinipot.store.card import FORMAT, joined
 from infinipot.store.match import card_of, mismatch, recipe_of, require
@@ -41,7 +41,7 @@ def test_another_model_tokenizer_rope_dtype_version_or_recipe_does_not() -> None
     cases = {
         "another model": (toy.card(), toy.engine(seed=1), toy.RECIPE),
         "another tokenizer": (toy.card(), replace(toy.engine(), tokenizer=Other()), toy.RECIPE),
-        "--dtype bfloat16": (toy.card(dtype="bfloat16"), toy.engine(), toy.RECIPE),
+        "`dtype` bfloat16": (toy.card(dtype="bfloat16"), toy.engine(), toy.RECIPE),
         "upgrade": (toy.card(format=FORMAT + 1), toy.engine(), toy.RECIPE),
         "capacity 64, not 128": (toy.card(), toy.engine(), longer),
         "keep 32, not 40": (toy.card(), toy.engine(), looser),
@@ -67,7 +67,7 @@ def test_catalyst_and_settle_may_differ() -> None:
     assert mismatch(toy.card(), toy.engine(), other) == ""
 
 
-@pytest.mark.parametrize("name", sorted(methods()))
+@pytest.mark.parametrize("name", sorted(presets()))
 def test_every_recipe_comes_back_from_its_card(name: str) -> None:
     recipe = Recipe.named(name, capacity=256, **({"window": 8} if name == "snapkv" else {}))
     found = recipe_of(toy.card(recipe=recipe.describe()))

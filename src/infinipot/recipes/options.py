@@ -1,0 +1,109 @@
+"""THE list of what a user can set: commands, grid, harness, manifest, saved card and docs are made from it.
+
+A new option of a recipe takes three places: a declaration among `SIZES`, a field of the same name in
+`core.config.PotConfig`, and its use in `reading/`. Imports no tensors.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+from infinipot.core.config import DEFAULT_CAPACITY
+from infinipot.models.catalog import DEFAULT_MODEL
+from infinipot.recipes.option import Option
+
+POT, REPLY = "Model and pot", "Answer"
+THEIRS = "the recipe's"
+
+MODEL = Option("model", str, DEFAULT_MODEL, "Alias, hub id, folder or .gguf file.", POT, short="m")
+DEVICE = Option("device", str, "auto", "auto, cpu, cuda, cuda:1, mps.", POT)
+DTYPE = Option("dtype", str, "auto", "auto, float32, bfloat16, float16, mixed.", POT)
+ENGINE = (MODEL, DEVICE, DTYPE)
+
+RECIPE = Option("recipe", str, "infinipot", "Method; `infinipot recipes` lists them.", POT, short="r")
+FORMAT = Option(
+    "format",
+    str,
+    None,
+    "Prompt layout.",
+    POT,
+    choices=("chat", "plain"),
+    shown="what measures better for the model",
+)
+SET = Option("set", str, None, "Setting of the recipe, e.g. heavy=64.", POT, metavar="NAME=VALUE", many=True)
+
+
+def _named(*options: Option) -> dict[str, Option]:
+    return {option.name: option for option in options}
+
+
+SIZES = _named(  # fields of PotConfig by the same names, and `step`
+    Option(
+        "capacity",
+        int,
+        DEFAULT_CAPACITY,
+        "KV entries per layer and head, never exceeded.",
+        POT,
+        applies="sized",
+    ),
+    Option("keep", int, None, "Entries left after a distillation.", POT, shown="half", share=True),
+    Option("step", int, None, "Entries dropped at a time; another way to say `keep`.", POT, shown=THEIRS),
+    Option("opening", int, None, "First slots that are never dropped.", POT, shown="0", applies="chooses"),
+    Option(
+        "tail",
+        str,
+        None,
+        "A text's end, before a question: distil it, fill the pot with it, or leave it raw.",
+        POT,
+        choices=("distil", "fill", "raw"),
+        shown=THEIRS,
+    ),
+)
+CHOICE = _named(  # how a method chooses what to keep; a setting of the policy by the same name, if it has one
+    Option(
+        "catalyst",
+        str,
+        None,
+        "general, general-1, general-2, question, padding, unrelated, or a text of your own.",
+        POT,
+        metavar="NAME|TEXT",
+        shown="question in ask, general in chat",
+    ),
+    Option("novelty", float, None, "Share of kept entries chosen by novelty.", POT, shown="0.5"),
+    Option("pool", int, None, "Neighbouring slots whose scores are pooled.", POT, shown="7; 1 = off"),
+    Option("pooling", str, None, "How they are pooled.", POT, choices=("mean", "max"), shown="mean"),
+)
+DECLARED: Mapping[str, Option] = SIZES | CHOICE
+"""Everything `Recipe.named` takes by declaration; further settings are the policy's own."""
+METHOD = (RECIPE, *DECLARED.values(), SET)
+"""What makes a recipe, beside the layout of its prompts."""
+
+ANSWER = (
+    Option("max_new_tokens", int, 128, "Longest answer.", REPLY),
+    Option("temperature", float, 0.0, "0 always takes the likeliest token.", REPLY),
+    Option("seed", int, None, "Makes sampling repeatable.", REPLY),
+)
+JSON = Option("json", bool, False, "Print exactly one JSON document.", REPLY)
+FILE = Option(
+    "file",
+    str,
+    None,
+    "UTF-8 text to read; repeat for several, - for standard input.",
+    short="f",
+    many=True,
+)
+STORE = Option(
+    "store",
+    str,
+    None,
+    "Where pots are kept: a folder, or an address such as s3://bucket/pots.",
+    shown="your own",
+    variable="INFINIPOT_STORE",
+)
+
+
+def changed(options: tuple[Option, ...], **defaults: Any) -> tuple[Option, ...]:
+    """Return the options with other defaults, where a command has its own."""
+    return tuple(replace(one, default=defaults.get(one.name, one.default)) for one in options)
