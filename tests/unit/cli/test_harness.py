@@ -78,7 +78,7 @@ def model(tmp_path: Path) -> str:
 def test_the_command_runs_a_task(tasks: Path, model: str) -> None:
     out = tasks / "out"
     done = command(
-        *("harness", "--model_args", f"model={model},capacity=192,tail=32,dtype=float32"),
+        *("harness", "--model_args", f"model={model},capacity=192,prompt_tokens=32,dtype=float32"),
         *("--tasks", "letters_say,letters_pick", "--include_path", str(tasks), "--limit", "3"),
         *("--device", "cpu", "--batch_size", "2", "--output_path", str(out)),
     )

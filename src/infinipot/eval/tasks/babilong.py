@@ -34,7 +34,7 @@ class Prompt:
     instruction: str
     examples: str
     format: str
-    labels: tuple[str, ...]
+    labels: list[str]
 
 
 @dataclass(frozen=True)
@@ -47,11 +47,8 @@ class BABILong:
     def __post_init__(self) -> None:
         length, _, task = self.name.rpartition("_")
         if not length or task not in prompts():
-            raise ConfigError(
-                f"'{self.name}' is not a length and a BABILong task, such as 4k_qa1",
-                field="tasks",
-                remedy=hint(task, prompts()),
-            )
+            problem = f"'{self.name}' is not a length and a BABILong task, such as 4k_qa1"
+            raise ConfigError(problem, field="tasks", remedy=hint(task, prompts()))
         self._file()
 
     @property
@@ -72,10 +69,9 @@ class BABILong:
 
     def _example(self, row: Row) -> Example:
         target, question = row.text("target", blank=False), row.text("question", blank=False).strip()
-        if target.lower() not in (label.lower() for label in self.prompt.labels):
+        prompt, (length, _, task) = self.prompt, self.name.rpartition("_")
+        if target.lower() not in (label.lower() for label in prompt.labels):
             raise RowError(f"'target' is '{target}', which is no label of this task")
-        length, _, task = self.name.rpartition("_")
-        prompt = self.prompt
         before = (prompt.instruction, prompt.examples, prompt.format, "<context>\n")
         return Example(
             id=f"{self.name}-{row.line}",
@@ -96,10 +92,7 @@ class BABILong:
 def prompts() -> Mapping[str, Prompt]:
     """Return what is official about each task."""
     text = (files("infinipot.eval.tasks") / "babilong_prompts.json").read_text("utf-8")
-    return {
-        name: Prompt(**{**found, "labels": tuple(found["labels"])})
-        for name, found in json.loads(text).items()
-    }
+    return {name: Prompt(**found) for name, found in json.loads(text).items()}
 
 
 def _make(options: Mapping[str, Any]) -> Several:
@@ -124,7 +117,7 @@ TASK = TaskType(
     "bAbI's facts hidden in books.",
     (
         jsonl.DATA,
-        Option("tasks", str, None, "qa1 to qa5.", many=True, shown="what is there"),
+        Option("tasks", str, None, "qa1 to qa5.", many=True),
         Option("lengths", str, None, "The lengths in the names of the files, e.g. 0k,4k.", many=True),
     ),
     _make,

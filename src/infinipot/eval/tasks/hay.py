@@ -5,16 +5,14 @@ Texts are taken in order from some start, and again from the first when all are 
 
 from __future__ import annotations
 
-import lzma
 import random
 import re
-import zlib
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
 from infinipot.errors import InputError
-from infinipot.eval.tasks.jsonl import PACKED, open_file
+from infinipot.eval.tasks.jsonl import DAMAGED, PACKED, open_file
 from infinipot.eval.tasks.passkey import NOISE
 from infinipot.eval.tasks.task import Count
 
@@ -28,7 +26,7 @@ class Bale:
     """A piece of hay."""
 
     text: str
-    passes: float  # how often the whole hay is in it; above 1 it repeats
+    passes: float  # how often the whole hay is in the piece; above 1 the hay repeats
 
 
 @dataclass(frozen=True)
@@ -36,31 +34,34 @@ class Hay:
     """The .txt files of a folder, plain or packed, by name; one file; or noise where there is no path."""
 
     path: Path | None = None
-    repeat: bool = True
     seed: int = 0
+
+    @cached_property
+    def files(self) -> list[Path]:
+        """The files in order of their names; InputError if there is nothing to read."""
+        if self.path is None or self.path.is_file():
+            return [self.path] if self.path else []
+        found = sorted(file for packed in PACKED for file in self.path.glob(f"*.txt{packed}"))
+        if not found:
+            there = self.path.is_dir()
+            wrong = f"{self.path} holds no .txt file" if there else f"there is no folder {self.path}"
+            raise InputError(wrong, field="hay", remedy="name a folder with some, or none for noise")
+        return found
 
     @cached_property
     def texts(self) -> tuple[str, ...]:
         """The texts in order of their names."""
-        return tuple(map(_read, _files(self.path))) if self.path else (NOISE,)
+        return tuple(map(_read, self.files)) or (NOISE,)
 
     @property
     def name(self) -> str:
-        """What results call it."""
+        """The name in results."""
         return self.path.name if self.path else "noise"
-
-    def check(self) -> None:
-        """Raise InputError if there is nothing to read."""
-        if self.path:
-            _files(self.path)
 
     def bale(self, count: Count, tokens: int, trial: int) -> Bale:
         """Return about that many tokens, to the end of a sentence; each trial begins at another text."""
         source = self._from(trial)
         size = _fitting(source, count, tokens)
-        if self.path and not self.repeat and size > len(source):
-            has = count(source)
-            raise InputError(f"{self.path} fills {has} of {tokens} tokens: add texts, or let them repeat")
         text = _first(source, size + 1)  # one more, to see whether a sentence ends there
         return Bale(text[: boundary(text, size)], size / len(source))
 
@@ -100,24 +101,13 @@ def _first(source: str, size: int) -> str:
     return (source * (size // len(source) + 1))[:size]
 
 
-def _files(path: Path) -> list[Path]:
-    if path.is_file():
-        return [path]
-    if not path.is_dir():
-        raise InputError(f"there is no folder {path}: name one with .txt files, or leave it out for noise")
-    found = sorted(file for packed in PACKED for file in path.glob(f"*.txt{packed}"))
-    if not found:
-        raise InputError(f"{path} holds no .txt file: name a folder with some, or leave it out for noise")
-    return found
-
-
 def _read(path: Path) -> str:
     try:
         with open_file(path) as file:
             text = file.read().decode("utf-8").strip()
     except UnicodeDecodeError as error:
         raise InputError(f"{path} is not UTF-8 text: convert it, or take it out of the hay") from error
-    except (OSError, EOFError, lzma.LZMAError, zlib.error) as error:
+    except DAMAGED as error:
         raise InputError(f"cannot read {path}: {error}") from error
     if not text:
         raise InputError(f"{path} has no text in it: take it out of the hay")

@@ -1,6 +1,6 @@
-"""Rows of JSON lines files, plain or packed (.xz, .gz), and the rows that cannot be used.
+"""Tasks in JSON lines files, plain or packed (.xz, .gz), and the rows that cannot be used.
 
-One bad row must not end a run of hours: it comes out as a `BadRow` among the examples.
+One bad row must not end a run of hours: such a row comes out as a `BadRow` among the examples.
 Lines end at a newline and nowhere else: contexts hold U+2028, which `splitlines` would cut at.
 """
 
@@ -20,19 +20,18 @@ from infinipot.eval.tasks.task import Example
 from infinipot.recipes.option import Option
 
 T = TypeVar("T")
-
 DATA = Option("data", Path, None, "Folder with the task's files.", metavar="DIR")
-PACKED = ("", ".xz", ".gz")
-"""What may follow a file's own suffix, in the order looked for."""
+PACKED = ("", ".xz", ".gz")  # what may follow a file's own suffix, in the order looked for
+DAMAGED = (OSError, EOFError, lzma.LZMAError, zlib.error)  # what reading a packed file may raise
 
 
 class RowError(ValueError):
-    """What is wrong with a row; never leaves `from_rows`, which makes a BadRow of it."""
+    """What is wrong with a row; never leaves `from_rows`, which makes a BadRow of the row."""
 
 
 @dataclass(frozen=True)
 class BadRow:
-    """A row that is no example: where it is and what is wrong with it."""
+    """A row that is no example: where the row is and what is wrong with it."""
 
     file: str
     line: int  # the first is 1
@@ -52,21 +51,21 @@ class Row:
 
     def text(self, name: str, blank: bool = True) -> str:
         """Return a field that must be a string; one with something in it where not `blank`."""
-        value = _encodable(name, self._typed(name, str, "a string"))
+        value = string(name, self._typed(name, str, "be a string"), "be a string")
         if not blank and not value.strip():
             raise RowError(f"{name!r} is empty")
         return value
 
     def integer(self, name: str) -> int:
         """Return a field that must be a whole number."""
-        value = self._typed(name, int, "a whole number")
+        value = self._typed(name, int, "be a whole number")
         if isinstance(value, bool) or value < 0:
             raise RowError(f"{name!r} should be a whole number")
         return value
 
     def items(self, name: str) -> list[object]:
         """Return a field that must be a list with something in it."""
-        values: list[object] = self._typed(name, list, "a list")
+        values: list[object] = self._typed(name, list, "be a list")
         if not values:
             raise RowError(f"{name!r} is empty")
         return values
@@ -78,24 +77,22 @@ class Row:
     def _typed(self, name: str, kind: type[T], wanted: str) -> T:
         if name not in self.fields:
             raise RowError(f"{name!r} is missing")
-        value = self.fields[name]
-        if not isinstance(value, kind):
-            raise RowError(f"{name!r} should be {wanted}, not {type(value).__name__}")
-        return value
+        return _checked(name, self.fields[name], kind, wanted)
 
 
-def string(name: str, value: object) -> str:
-    """Return one value of a list field that must hold strings."""
-    if not isinstance(value, str):
-        raise RowError(f"{name!r} should hold strings, not {type(value).__name__}")
-    return _encodable(name, value)
-
-
-def _encodable(name: str, value: str) -> str:
+def string(name: str, value: object, wanted: str = "hold strings") -> str:
+    """Return a value that must be a string: a field, or one value of a list field."""
+    found = _checked(name, value, str, wanted)
     try:
-        value.encode()
+        found.encode()
     except UnicodeEncodeError:  # JSON can spell half a character; no tokenizer takes it
         raise RowError(f"{name!r} holds half of a surrogate pair") from None
+    return found
+
+
+def _checked(name: str, value: object, kind: type[T], wanted: str) -> T:
+    if not isinstance(value, kind):
+        raise RowError(f"{name!r} should {wanted}, not {type(value).__name__}")
     return value
 
 
@@ -120,12 +117,9 @@ def find_file(folder: Path, names: Iterable[str], how: str) -> Path:
 
 def open_file(path: Path) -> IO[bytes] | gzip.GzipFile:
     """Open a plain or packed file for reading."""
-    try:
-        if path.suffix == ".xz":
-            return lzma.open(path)
-        return gzip.open(path) if path.suffix == ".gz" else path.open("rb")
-    except OSError as error:
-        raise InputError(f"cannot read {path}: {error.strerror or error}") from error
+    if path.suffix == ".xz":
+        return lzma.open(path)
+    return gzip.open(path) if path.suffix == ".gz" else path.open("rb")
 
 
 def read_rows(path: Path) -> Iterator[Row | BadRow]:
@@ -136,7 +130,7 @@ def read_rows(path: Path) -> Iterator[Row | BadRow]:
             for line, content in enumerate(lines, 1):
                 if content.strip():
                     yield _parsed(str(path), line, content)
-    except (OSError, EOFError, lzma.LZMAError, zlib.error) as error:
+    except DAMAGED as error:
         yield BadRow(str(path), line + 1, f"the file is damaged from here on ({error})")
 
 

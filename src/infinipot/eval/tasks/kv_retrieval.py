@@ -11,7 +11,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from infinipot.errors import ConfigError
 from infinipot.eval.tasks import jsonl
 from infinipot.eval.tasks.jsonl import BadRow, Row, RowError, find_file, from_rows, read_rows, string
 from infinipot.eval.tasks.task import Count, Example, Several, TaskType
@@ -20,6 +19,7 @@ from infinipot.recipes.option import Option
 HOW = "get kv_retrieval_data of https://github.com/nelson-liu/lost-in-the-middle and name its folder and file"
 OPENING = "Extract the value corresponding to the specified key in the JSON object below.\n\nJSON data:\n"
 NEW_TOKENS = 100
+GOLD = Option("gold", int, None, "Place, from 0, the wanted pair is moved to.", least=0, shown="where it is")
 
 Pair = tuple[str, str]
 
@@ -33,8 +33,7 @@ class KVRetrieval:
     gold: int | None = None  # the place, from 0, that the wanted pair is moved to; None leaves it
 
     def __post_init__(self) -> None:
-        if self.gold is not None and self.gold < 0:
-            raise ConfigError(f"gold is a place from 0 on, not {self.gold}")
+        GOLD.check(self.gold)
         self._file()
 
     def examples(self, count: Count) -> Iterator[Example | BadRow]:  # noqa: ARG002 - rows have their length
@@ -87,13 +86,14 @@ def _pair(item: object) -> Pair:
 
 def _make(options: Mapping[str, Any]) -> Several:
     folder = jsonl.data_folder(options["data"], HOW)
-    return Several("kv-retrieval", tuple(KVRetrieval(folder, name) for name in options["tasks"]))
+    parts = (KVRetrieval(folder, name, options["gold"]) for name in options["tasks"])
+    return Several("kv-retrieval", tuple(parts))
 
 
 TASK = TaskType(
     "kv-retrieval",
     "One value out of a long JSON object.",
-    (jsonl.DATA, Option("tasks", str, ("kv_75_keys",), "Names of files.", many=True, shown="what is there")),
+    (jsonl.DATA, Option("tasks", str, ("kv_75_keys",), "Names of files.", many=True), GOLD),
     _make,
     tables=("task",),
 )

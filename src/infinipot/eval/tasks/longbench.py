@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import importlib
 import json
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cache, cached_property
 from importlib.resources import files
@@ -47,13 +47,6 @@ class Description:
 
 
 @dataclass(frozen=True)
-class Labelled(Example):
-    """An example whose answer is one of some classes."""
-
-    classes: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True)
 class LongBench:
     """One task by its official name; `_e` at its end means LongBench-E.
 
@@ -85,19 +78,17 @@ class LongBench:
             return found
         prompt = _setting(self.folder / "dataset2prompt.json", self.base, found.prompt)
         if prompt.count("{context}") != 1:
-            raise InputError(
-                f"{self.folder}/dataset2prompt.json, {self.base}: {{context}} must be there once"
-            )
+            where = f"{self.folder}/dataset2prompt.json, {self.base}"
+            raise InputError(f"{where}: {{context}} must be there once")
         tokens = _setting(self.folder / "dataset2maxlen.json", self.base, found.max_tokens)
         return replace(found, prompt=prompt, max_tokens=tokens)
 
     def examples(self, count: Count) -> Iterator[Example | BadRow]:  # noqa: ARG002 - rows have their length
         """Yield the rows in their order; InputError if none is this task's."""
-        any_found = False
+        found = None
         for found in from_rows(self.rows(), self._example):
-            any_found = True
             yield found
-        if not any_found:
+        if found is None:
             raise InputError(f"{self.folder or HUB} has no row of {self.name}: {HOW}")
 
     def score(self, prediction: str, example: Example) -> float:
@@ -105,8 +96,8 @@ class LongBench:
         if self.description.kind == FEW_SHOT:
             prediction = metrics.first_line(prediction)
         if self.description.metric == "classification":
-            classes = example.classes if isinstance(example, Labelled) else ()
-            return max(metrics.classification(prediction, answer, classes) for answer in example.answers)
+            scores = (metrics.classification(prediction, a, example.classes) for a in example.answers)
+            return max(scores)
         metric = metrics.METRICS[self.description.metric]
         return max(metric(prediction, answer) for answer in example.answers)
 
@@ -116,7 +107,7 @@ class LongBench:
             raise RowError(f"'dataset' should be '{self.base}' or '{self.base}_e', not '{dataset}'")
         question = row.text("input", blank=not known.asks)
         before, after = (part.replace("{input}", question) for part in known.prompt.split("{context}"))
-        return Labelled(
+        return Example(
             id=row.text("_id", blank=False),
             text=before + row.text("context", blank=False),
             question=after,
@@ -126,7 +117,12 @@ class LongBench:
             bare=True,
             chat=False if known.kind in (FEW_SHOT, CODE) else None,
             one_line=self.base == "samsum",
-            facts=_facts(self.name, length, row.text("language")),
+            facts={
+                "dataset": self.name,
+                "length": length,
+                "bucket": bucket(length),
+                "language": row.text("language"),
+            },
             classes=row.strings("all_classes") if known.metric == "classification" else (),
         )
 
@@ -136,15 +132,11 @@ class LongBench:
             yield from _hub_rows(self.name)
             return
         path = _file(self.folder, self.name)
+        twin = self.base if self.name.endswith("_e") else f"{self.base}_e"
         shared = path.name.startswith(f"{self.base}.")
         for row in read_rows(path):
-            other = isinstance(row, Row) and row.fields.get("dataset") == self._twin
-            if not (shared and other):
+            if not (shared and isinstance(row, Row) and row.fields.get("dataset") == twin):
                 yield row
-
-    @property
-    def _twin(self) -> str:
-        return f"{self.base}_e" if self.name == self.base else self.base
 
 
 @cache
@@ -160,27 +152,16 @@ def names() -> tuple[str, ...]:
     return (*descriptions(), *(f"{name}_e" for name, found in descriptions().items() if found.e))
 
 
-def present(folder: Path, wanted: Iterable[str] = ()) -> tuple[str, ...]:
-    """Return which of the wanted tasks, of all where none is named, a folder has rows of."""
-    jsonl.data_folder(folder, HOW)
-    return tuple(name for name in wanted or names() if _has_rows(folder, name))
-
-
-def _has_rows(folder: Path, name: str) -> bool:
-    try:
-        _file(folder, name)
-    except InputError:
-        return False
-    return any(isinstance(row, Row) for row in LongBench(name, folder).rows())
+def present(folder: Path) -> tuple[str, ...]:
+    """Return the names of the tasks a folder has rows of."""
+    there = {path.name.partition(".")[0] for path in jsonl.data_folder(folder, HOW).glob("*.jsonl*")}
+    some = [name for name in names() if name in there or name.removesuffix("_e") in there]
+    return tuple(n for n in some if any(isinstance(row, Row) for row in LongBench(n, folder).rows()))
 
 
 def bucket(length: int) -> str:
     """Return the LongBench-E bucket of a row's length."""
     return BUCKETS[(length >= 4000) + (length >= 8000)]
-
-
-def _facts(dataset: str, length: int, language: str) -> dict[str, str | int | float]:
-    return {"dataset": dataset, "length": length, "bucket": bucket(length), "language": language}
 
 
 def _file(folder: Path, name: str) -> Path:
@@ -194,9 +175,8 @@ def _setting(path: Path, name: str, default: Any) -> Any:
     try:
         found = json.loads(path.read_text("utf-8")).get(name, default)
     except (OSError, ValueError, AttributeError) as error:
-        raise InputError(
-            f"{path} is not the official file's form ({error}): mend it or take it away"
-        ) from error
+        problem = f"{path} is not the official file's form ({error}): mend it or take it away"
+        raise InputError(problem) from error
     if type(found) is not type(default):
         raise InputError(f"{path}, {name}: should be {type(default).__name__}, not {type(found).__name__}")
     return found
@@ -221,8 +201,8 @@ def _hub_rows(name: str) -> Iterator[Row]:
 def _make(options: Mapping[str, Any]) -> Several:
     asked, even, folder = options["tasks"], bool(options["e"]), options["data"]
     if asked in ((), (ALL,)):
-        asked = [name for name in names() if asked or name.endswith("_e") == even]
-        asked = asked if folder is None else present(folder, asked)
+        there = names() if folder is None else present(folder)
+        asked = [name for name in there if asked or name.endswith("_e") == even]
         if not asked:
             raise InputError(f"{folder} has no rows of LongBench: {HOW}")
     elif even:
@@ -235,14 +215,7 @@ TASK = TaskType(
     "LongBench and LongBench-E: questions, summaries, few-shot, code.",
     (
         jsonl.DATA,
-        Option(
-            "tasks",
-            str,
-            None,
-            "Official names; all: with LongBench-E.",
-            many=True,
-            shown="what is there",
-        ),
+        Option("tasks", str, None, "Official names; `all` adds LongBench-E.", many=True),
         Option("e", bool, None, "LongBench-E.", shown="off"),
     ),
     _make,

@@ -3,12 +3,11 @@
 Their oddities are kept, since published scores contain them. Two are not:
 - Official ROUGE gives 0 where Python's recursion limit is met, which depends on who calls it. Here it counts.
 - Official edit similarity depends on the installation: fuzzywuzzy uses python-Levenshtein if that is
-  there and difflib if not. `code_similarity` gives the first number, `code_similarity_difflib` the second.
+  there and difflib if not. `code_similarity` gives the first number, which is never the smaller one.
 """
 
 from __future__ import annotations
 
-import difflib
 import importlib
 import logging
 import re
@@ -19,7 +18,7 @@ import warnings
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
-from functools import cache
+from functools import cache, partial
 from typing import Any
 
 from infinipot.errors import ConfigError
@@ -80,14 +79,10 @@ def count(prediction: str, reference: str) -> float:
     return numbers.count(reference) / len(numbers) if numbers else 0.0
 
 
-def retrieval(prediction: str, reference: str) -> float:
+def retrieval(prediction: str, reference: str, pattern: str = r"Paragraph (\d+)") -> float:
     """The share of the prediction's numbers that are the reference's paragraph."""
-    return _retrieval(r"Paragraph (\d+)", prediction, reference)
-
-
-def retrieval_zh(prediction: str, reference: str) -> float:
-    """The share of the prediction's numbers that are the reference's paragraph, in Chinese."""
-    return _retrieval(r"段落(\d+)", prediction, reference)
+    wanted = re.search(pattern, reference)
+    return count(prediction, wanted[1]) if wanted else 0.0
 
 
 def code_similarity(prediction: str, reference: str) -> float:
@@ -96,19 +91,13 @@ def code_similarity(prediction: str, reference: str) -> float:
     return round(percent) / 100
 
 
-def code_similarity_difflib(prediction: str, reference: str) -> float:
-    """What `code_similarity` officially is where python-Levenshtein is not installed; never more."""
-    matcher = difflib.SequenceMatcher(None, code_line(prediction), reference)
-    return round(100 * matcher.ratio()) / 100
-
-
 METRICS: dict[str, Callable[[str, str], float]] = {
     "code": code_similarity,
     "count": count,
     "f1": f1,
     "f1_zh": f1_zh,
     "retrieval": retrieval,
-    "retrieval_zh": retrieval_zh,
+    "retrieval_zh": partial(retrieval, pattern=r"段落(\d+)"),
     "rouge": rouge,
     "rouge_zh": rouge_zh,
 }
@@ -138,11 +127,6 @@ def _overlap(prediction: list[str], reference: list[str]) -> float:
         return 0.0
     precision, recall = same / len(prediction), same / len(reference)
     return 2 * precision * recall / (precision + recall)
-
-
-def _retrieval(pattern: str, prediction: str, reference: str) -> float:
-    wanted = re.search(pattern, reference)
-    return count(prediction, wanted[1]) if wanted else 0.0
 
 
 def _without(marks: Collection[str], text: str) -> str:

@@ -7,11 +7,12 @@ test's noise or any folder of texts. The needle stands on a line of its own, bet
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+from infinipot.common.suggest import hint
 from infinipot.errors import ConfigError
 from infinipot.eval.tasks import trials
 from infinipot.eval.tasks.hay import Bale, Hay, boundary
@@ -39,17 +40,9 @@ class Needle:
         if (_KEY in self.answer) != (_KEY in self.statement):
             raise ConfigError(f"{_KEY} belongs in a needle's statement and answer, or in neither")
 
-    @property
-    def keyed(self) -> bool:
-        """Whether the answer is a number drawn for each trial."""
-        return self.answer == _KEY
-
     def with_key(self, key: str) -> Needle:
-        """Return the needle with the key in its places, if it has any."""
-        filled = (
-            text.replace(_KEY, key) for text in (self.statement, self.question, self.answer, self.opening)
-        )
-        return Needle(*filled)
+        """Return the needle with the key in its places, if there are any."""
+        return Needle(*(text.replace(_KEY, key) for text in astuple(self)))
 
 
 PASSKEY = Needle(STATEMENT, QUESTION, _KEY, OPENING)
@@ -67,13 +60,12 @@ class NeedleTask(trials.Trials):
 
     hay: Path | None = None  # a folder of .txt files, or one; noise where None
     needle: Needle = PASSKEY
-    repeat: bool = True  # hay that is too short is taken again; else an error is raised
     new_tokens: int = 32
     name: str = "needle"
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        self._hay.check()
+        _ = self._hay.files  # hay that is not there is told now, not in the middle of a run
 
     def describe(self) -> dict[str, Any]:
         """Return what the trials, the hay and the needle are."""
@@ -81,26 +73,24 @@ class NeedleTask(trials.Trials):
 
     @cached_property
     def _hay(self) -> Hay:
-        return Hay(self.hay, self.repeat, self.seed)
+        return Hay(self.hay, self.seed)
 
     def examples(self, count: Count) -> Iterator[Example]:
         """Yield the examples length by length, depth by depth."""
+        longest = self.needle.with_key("50000")
+        fixed = count(_joined(longest.opening, longest.statement)) + count(longest.question)
         bales: dict[tuple[int, int], Bale] = {}  # counting tokens is slow, and depths share their hay
         for trial in self.each():
             place = trial.length, trial.number
             if place not in bales:
-                bales[place] = self._hay.bale(count, trial.length - self._fixed(count), trial.number)
+                bales[place] = self._hay.bale(count, trial.length - fixed, trial.number)
             yield self._example(bales[place], trial)
 
     def score(self, prediction: str, example: Example) -> float:
         """1 if the first number is the key, or if the answer is contained, whatever its case; else 0."""
-        if self.needle.keyed:
+        if self.needle.answer == _KEY:
             return first_number(prediction, example.answers[0])
         return float(example.answers[0].casefold() in prediction.casefold())
-
-    def _fixed(self, count: Count) -> int:
-        needle = self.needle.with_key("50000")  # as long as a key can be
-        return count(_joined(needle.opening, needle.statement)) + count(needle.question)
 
     def _example(self, bale: Bale, trial: trials.Trial) -> Example:
         needle = self.needle.with_key(draw(trial.seed))
@@ -122,22 +112,13 @@ def _joined(*parts: str) -> str:
 def _make(options: Mapping[str, Any]) -> NeedleTask:
     rest = dict(options)
     hidden, question, answer, hay = (rest.pop(name) for name in ("needle", "question", "answer", "hay"))
-    if hidden in NEEDLES:
-        if question or answer:
-            raise ConfigError(
-                f"the needle '{hidden}' has its own question and answer",
-                field="needle",
-                remedy="leave out `question` and `answer`, or hide a sentence of your own",
-            )
-        needle = NEEDLES[hidden]
-    elif len(hidden.split()) < 2:
-        raise ConfigError(
-            f"unknown needle '{hidden}'",
-            field="needle",
-            remedy=f"use {', '.join(NEEDLES)} or a sentence of several words",
-        )
-    else:
-        needle = Needle(hidden, question or "", answer or "")
+    if hidden in NEEDLES and (question or answer):
+        problem = f"the needle '{hidden}' has its own question and answer"
+        raise ConfigError(problem, field="needle", remedy="leave yours out, or hide a sentence of your own")
+    if hidden not in NEEDLES and len(hidden.split()) < 2:
+        remedy = f"{hint(hidden, NEEDLES)} Or hide a sentence of several words"
+        raise ConfigError(f"unknown needle '{hidden}'", field="needle", remedy=remedy)
+    needle = NEEDLES.get(hidden) or Needle(hidden, question or "", answer or "")
     return NeedleTask(None if hay == "noise" else Path(hay).expanduser(), needle, **rest)
 
 

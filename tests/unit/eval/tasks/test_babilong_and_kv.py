@@ -152,7 +152,7 @@ def test_the_pair_can_be_moved(tmp_path: Path) -> None:
         assert isinstance(example, Example)
         places = sorted("123", key=lambda key: example.text.index(f"key{key}"))
         assert ("".join(places), example.facts["gold"]) == (order, gold)
-    with pytest.raises(ConfigError, match="from 0 on"):
+    with pytest.raises(ConfigError, match="use at least 0"):
         KVRetrieval(tmp_path, gold=-1)
 
 

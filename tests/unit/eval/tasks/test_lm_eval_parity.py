@@ -152,7 +152,7 @@ PAIRS = {
     "rouge_zh_score": (metrics.rouge_zh, texts_zh),
     "count_score": (metrics.count, numbers),
     "retrieval_score": (metrics.retrieval, partial(numbers, before="Paragraph ")),
-    "retrieval_zh_score": (metrics.retrieval_zh, partial(numbers, before="段落")),
+    "retrieval_zh_score": (metrics.METRICS["retrieval_zh"], partial(numbers, before="段落")),
 }
 
 

@@ -13,7 +13,7 @@ import pytest
 
 from infinipot.errors import ConfigError, InputError
 from infinipot.eval.tasks.jsonl import BadRow
-from infinipot.eval.tasks.longbench import BUCKETS, Labelled, LongBench, bucket, descriptions, names, present
+from infinipot.eval.tasks.longbench import BUCKETS, LongBench, bucket, descriptions, names, present
 from infinipot.eval.tasks.task import Example, Several
 
 NO_CHAT = {"trec", "triviaqa", "samsum", "lsht", "lcc", "repobench-p"}
@@ -53,7 +53,7 @@ def write(folder: Path, name: str, *rows: object) -> Path:
     return path
 
 
-def only(folder: Path, name: str, **fields: object) -> tuple[LongBench, Labelled]:
+def only(folder: Path, name: str, **fields: object) -> tuple[LongBench, Example]:
     """Return the task and its one example."""
     base = name.removesuffix("_e")
     if descriptions()[base].metric == "classification":
@@ -61,7 +61,7 @@ def only(folder: Path, name: str, **fields: object) -> tuple[LongBench, Labelled
     write(folder, base, row(name, **fields))
     task = LongBench(name, folder)
     (found,) = task.examples(len)
-    assert isinstance(found, Labelled)
+    assert isinstance(found, Example)
     return task, found
 
 
@@ -291,7 +291,7 @@ def test_several_tasks_are_one_with_the_scores_of_each(tmp_path: Path) -> None:
     write(tmp_path, "passage_count", row("passage_count", answers=["6"]), "{")
     both = Several("longbench", tuple(LongBench(name, tmp_path) for name in present(tmp_path)))
     first, second, bad = both.examples(len)
-    assert isinstance(first, Labelled)
+    assert isinstance(first, Example)
     assert isinstance(second, Example)
     assert isinstance(bad, BadRow)
     assert (first.id, first.facts["task"]) == ("trec/id-1", "trec")
