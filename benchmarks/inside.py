@@ -35,10 +35,10 @@ from infinipot.cli.inspect import PAPER, recipes
 from infinipot.engine import Engine, open_engine
 from infinipot.errors import ConfigError, InfiniPotError
 from infinipot.eval import manifest as manifests
+from infinipot.eval.evaluate import model_facts
 from infinipot.eval.stats import bootstrapped
 from infinipot.eval.tasks.longbench import LongBench, names
 from infinipot.eval.tasks.task import Example
-from infinipot.eval.weights import fingerprint
 from infinipot.inspect import search
 from infinipot.inspect.findings import findings
 from infinipot.inspect.paper import FIGURES, TABLE, paper, written
@@ -216,13 +216,7 @@ def _brief(row: Mapping[str, Any]) -> str:
 
 def agreed(engine: Engine, args: argparse.Namespace) -> None:
     """Write what this run is beside its rows, or refuse a folder that has rows of another."""
-    model = {
-        "name": title(engine.name),
-        "weights": fingerprint(engine),
-        "device": engine.model.device.type,
-        "dtype": engine.dtype,
-        "format": engine.format,
-    }
+    model = model_facts(engine)
     wanted = recipes(f"{PAPER},sirllm", args.capacity, None, "")
     cells = {name: recipe.describe() for name, recipe in wanted.items()}
     hardware = manifests.hardware(str(engine.model.device))

@@ -1,6 +1,6 @@
 """One evaluation: a task, a grid of cells, a folder; every row that is not there yet is made and kept.
 
-Who runs the jobs is a `Workers`: this process, or many on a cluster. Only this module writes rows, and
+A `Workers` runs the jobs: this process, or many on a cluster. Only this module writes rows, and
 progress is yielded, never called back.
 """
 
@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import fmean
-from typing import Any, Protocol
+from typing import Any, Protocol, cast
 
 from infinipot.engine import Engine
 from infinipot.errors import InputError
@@ -21,7 +21,7 @@ from infinipot.eval.grid import Grid
 from infinipot.eval.runner import Job, Outcome, Runner
 from infinipot.eval.tasks.jsonl import BadRow
 from infinipot.eval.tasks.task import Example, Task
-from infinipot.eval.weights import fingerprint
+from infinipot.models import catalog, fingerprint
 from infinipot.text.files import title
 from infinipot.text.tokenizer import Format
 
@@ -52,13 +52,13 @@ class Prepared:
 
 
 class Workers(Protocol):
-    """Whoever holds a model and runs jobs on it."""
+    """Something that holds a model and runs jobs on it."""
 
     def prepare(self, wanted: Evaluation) -> Prepared:
         """Make the examples with the model's tokenizer, and refuse cells that could run none."""
 
     def run(self, jobs: list[Job]) -> Iterator[tuple[Job, Outcome]]:
-        """Yield every job with its outcome, in any wanted."""
+        """Yield every job with its outcome, in any order."""
 
 
 @dataclass(frozen=True)
@@ -74,7 +74,7 @@ class Step:
 
 
 class Here:
-    """Workers of one: this process and its model, opened when it is needed."""
+    """Workers of one: this process and its model, opened when a job needs it."""
 
     def __init__(self, open_engine: Callable[[], Engine], batch: int | None = None) -> None:
         self._open, self._batch = open_engine, batch
@@ -94,35 +94,37 @@ class Here:
         return prepared(self.runner, wanted)
 
     def run(self, jobs: list[Job]) -> Iterator[tuple[Job, Outcome]]:
-        """As in `Workers`; in wanted."""
+        """As in `Workers`; in order."""
         return self.runner.run(jobs)
 
 
 def prepared(runner: Runner, wanted: Evaluation) -> Prepared:
     """Prepare an evaluation with this model."""
     engine = runner.engine
+    found = wanted.task.examples(lambda text: len(engine.tokenizer.encode(text)))
+    examples, bad = _sorted_out(found, wanted.limit)
+    model = model_facts(engine, wanted.format)
+    runner.check(wanted.grid.cells(cast(Format, model["format"])), examples)
+    return Prepared(model, manifests.hardware(str(engine.model.device)), examples, bad)
 
-    def count(text: str) -> int:
-        return len(engine.tokenizer.encode(text))
 
-    examples, bad = _sorted_out(wanted.task.examples(count), wanted.limit)
-    format = wanted.format or engine.format
-    runner.check(wanted.grid.cells(format), examples)
-    device = str(engine.model.device)
-    model = {
+def model_facts(engine: Engine, format: Format | None = None) -> dict[str, str]:
+    """Return what a manifest says of a model; its weights are known by their file's hash or a sample."""
+    release = catalog.get(engine.name)
+    sample = "" if release else fingerprint.weights(engine.model, engine.sample)
+    return {
         "name": title(engine.name),
-        "weights": fingerprint(engine),
+        "weights": f"file:{release.sha256}" if release else f"sample:{sample}",
         "device": engine.model.device.type,
-        "dtype": _dtype(engine),
-        "format": format,
+        "dtype": engine.dtype or fingerprint.dtype(engine.model),
+        "format": format or engine.format,
     }
-    return Prepared(model, manifests.hardware(device), examples, bad)
 
 
 def evaluate(wanted: Evaluation, workers: Workers) -> Iterator[Step]:
     """Run everything that is not done yet; yields before the first row and after every row."""
     known = workers.prepare(wanted)
-    cells = wanted.grid.cells(wanted.format or _format(known))
+    cells = wanted.grid.cells(cast(Format, known.model["format"]))
     manifest = manifests.made(
         wanted.task.name,
         {**wanted.task.describe(), "limit": wanted.limit},
@@ -139,7 +141,7 @@ def evaluate(wanted: Evaluation, workers: Workers) -> Iterator[Step]:
 
 
 def _run(task: Task, jobs: list[Job], workers: Workers, folder: Folder) -> Iterator[Step]:
-    there, asked = folder.done(), {job.key for job in jobs}
+    there = folder.done()
     left = [job for job in jobs if job.key not in there]
     work = sum(len(job.example.text) for job in jobs) or 1
     read = work - sum(len(job.example.text) for job in left)
@@ -147,16 +149,16 @@ def _run(task: Task, jobs: list[Job], workers: Workers, folder: Folder) -> Itera
     for row in folder.rows:
         if row["kind"] == "example" and row["score"] is not None:
             scores[row["cell"]].append(row["score"])
-    done = len(there & asked)
-    yield Step(done, len(jobs), read / work)
-    for job, outcome in workers.run(left):
+    before = len(jobs) - len(left)
+    yield Step(before, len(jobs), read / work)
+    for done, (job, outcome) in enumerate(workers.run(left), start=before + 1):
         row = row_of(task, job, outcome)
         folder.append(row)
+        known = scores[row["cell"]]
         if row["score"] is not None:
-            scores[row["cell"]].append(row["score"])
-        done, read = done + 1, read + len(job.example.text)
-        mean = fmean(scores[row["cell"]]) if scores[row["cell"]] else None
-        yield Step(done, len(jobs), read / work, row["cell"], mean, row)
+            known.append(row["score"])
+        read += len(job.example.text)
+        yield Step(done, len(jobs), read / work, row["cell"], fmean(known) if known else None, row)
 
 
 def row_of(task: Task, job: Job, outcome: Outcome) -> Row:
@@ -209,12 +211,3 @@ def _sorted_out(
     if not examples:
         raise InputError(f"no example can be used: {bad[0]}" if bad else "the task has no examples")
     return tuple(examples.values()), tuple(bad)
-
-
-def _format(known: Prepared) -> Format:
-    return "chat" if known.model["format"] == "chat" else "plain"
-
-
-def _dtype(engine: Engine) -> str:
-    found = getattr(engine.model, "dtype", None) or getattr(engine.model.model, "dtype", None)
-    return engine.dtype or str(found).removeprefix("torch.")

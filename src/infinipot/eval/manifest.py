@@ -45,32 +45,33 @@ def made(
         "examples": dict(examples),
         "versions": {**{name: version(name) for name in PACKAGES}, "python": platform.python_version()},
         "cells": dict(cells),
-        "sessions": [{"started": now(), "hardware": hardware, "commit": commit()}],
+        "sessions": [
+            {
+                "started": datetime.now(UTC).isoformat(timespec="seconds"),
+                "hardware": hardware,
+                "commit": commit(),
+            }
+        ],
     }
 
 
 def differences(old: Manifest, new: Manifest, cells: bool = True) -> list[str]:
     """Say, each in a few words, in what two manifests differ; cells that only one has are no difference."""
-    parts = [(_flat({name: manifest.get(name) for name in IDENTITY})) for manifest in (old, new)]
+    parts = [_flat({name: manifest.get(name) for name in IDENTITY}) for manifest in (old, new)]
     if cells:
         common = [name for name in new["cells"] if name in old.get("cells", {})]
         for flat, manifest in zip(parts, (old, new), strict=True):
             flat |= _flat({f"cell {name!r}": manifest["cells"][name] for name in common})
     mine, yours = parts
-    names = [name for name in (mine | yours) if mine.get(name) != yours.get(name)]
-    return [
-        f"{name} ({_brief(mine.get(name))} and {_brief(yours.get(name))})"
-        for name in names
-        if name != "model name"
-    ]
+    names = (n for n in (mine | yours) if n != "model name" and mine.get(n) != yours.get(n))
+    return [f"{n} ({_brief(mine.get(n))} and {_brief(yours.get(n))})" for n in names]
 
 
 def of_examples(examples: Iterable[Example]) -> dict[str, Any]:
     """Return what identifies the examples themselves, wherever their files lie."""
     digest, count = hashlib.sha256(), 0
     for count, example in enumerate(examples, start=1):  # noqa: B007  counted to the end
-        told = (example.id, example.text, example.question, *example.answers, str(example.new_tokens))
-        for part in told:
+        for part in (example.id, example.text, example.question, *example.answers, str(example.new_tokens)):
             data = part.encode(errors="surrogatepass")
             digest.update(len(data).to_bytes(8, "big") + data)
     return {"count": count, "sha256": digest.hexdigest()}
@@ -83,15 +84,12 @@ def hardware(device: str = "cpu") -> str:
 
         return torch.cuda.get_device_name(device)
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    return f"{_processor()}, {cores} cores"
-
-
-def _processor() -> str:
     try:
         lines = Path("/proc/cpuinfo").read_text().splitlines()
-        return next(line.split(":")[1].strip() for line in lines if line.startswith("model name"))
+        name = next(line.split(":")[1].strip() for line in lines if line.startswith("model name"))
     except (OSError, StopIteration):
-        return platform.processor() or platform.machine()
+        name = platform.processor() or platform.machine()
+    return f"{name}, {cores} cores"
 
 
 def commit() -> str | None:
@@ -112,11 +110,6 @@ def commit() -> str | None:
     return found + changed if found else None
 
 
-def now() -> str:
-    """The time, to the second."""
-    return datetime.now(UTC).isoformat(timespec="seconds")
-
-
 def _flat(value: Any, name: str = "") -> dict[str, Any]:
     if not isinstance(value, dict):
         return {name: value}
@@ -127,9 +120,9 @@ def _flat(value: Any, name: str = "") -> dict[str, Any]:
 
 
 def _brief(value: Any) -> str:
-    text = (
-        ",".join(map(str, value)) if isinstance(value, list) else "nothing" if value is None else str(value)
-    )
+    text = ",".join(map(str, value)) if isinstance(value, list) else str(value)
+    if value is None:
+        return "nothing"
     kind, _, rest = text.rpartition(":")
     if len(rest) == 64 and set(rest) <= set("0123456789abcdef"):  # a hash is known by its beginning
         return f"{kind}:{rest[:8]}".lstrip(":")
