@@ -1,7 +1,7 @@
 """A whole server with a toy model, as a process of its own: `python tests/toy_server.py '{"slots": 2}'`.
 
 It prints its port. `pause` makes every forward pass take that long. A text with FAULT in it makes the model
-fail as if memory had run out; one with DEATH in it ends the kitchen.
+fail as if memory had run out; one with DEATH in it ends the scheduler.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-FAULT, DEATH = "OUT-OF-MEMORY", "KILL-THE-KITCHEN"
+FAULT, DEATH = "OUT-OF-MEMORY", "KILL-THE-SCHEDULER"
 
 
 def toy_engine(pause: float = 0.0) -> Any:
@@ -56,25 +56,20 @@ def ray_build(settings: Any) -> Any:
 
 def main(told: dict[str, Any]) -> None:
     from infinipot.recipes.recipe import Recipe
-    from infinipot.server import run
-    from infinipot.server.app import create_app
+    from infinipot.server import lifecycle
     from infinipot.server.keys import Keys
-    from infinipot.server.kitchen import Kitchen
     from infinipot.server.settings import Settings
     from infinipot.store import open_store
 
     logging.basicConfig(level=logging.DEBUG, stream=sys.stderr)
-    run.HEADERS_S = told.pop("headers_s", run.HEADERS_S)
+    lifecycle.HEADERS_S = told.pop("headers_s", lifecycle.HEADERS_S)
     pause, store = told.pop("pause", 0.0), open_store(told["store"])
     keys, spool = Keys.of(told.pop("keys", [])), Path(told.pop("spool"))
     settings = Settings(model="toy", port=0, keys=keys, spool=spool, **{"capacity": 256, **told})
-    taken = run.listen(settings)
+    taken = lifecycle.listen(settings)
     recipe = Recipe.named(capacity=settings.capacity, format="chat")
-    kitchen = Kitchen(
-        toy_engine(pause), recipe, store, settings.slots, settings.conversations, settings.queue
-    )
     print(taken.getsockname()[1], flush=True)  # noqa: T201  for whoever started it
-    run.serve(create_app(settings, kitchen, store), taken)
+    lifecycle.serve(lifecycle.build_app(settings, toy_engine(pause), recipe, store), taken)
 
 
 @dataclass

@@ -13,7 +13,7 @@ from e2e.browsers import CHROMIUM
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, Page
 
-    from e2e.fake_server import Kitchen
+    from e2e.fake_server import FakeServer
 
 
 @pytest.fixture(scope="module")
@@ -28,21 +28,21 @@ def browser() -> Iterator[Browser]:
 
 
 @pytest.fixture
-def kitchen() -> Kitchen:
-    from e2e.fake_server import Kitchen
+def fake() -> FakeServer:
+    from e2e.fake_server import FakeServer
 
-    return Kitchen()
+    return FakeServer()
 
 
 @pytest.fixture
-def base_url(kitchen: Kitchen) -> Iterator[str]:
+def base_url(fake: FakeServer) -> Iterator[str]:
     there = os.environ.get("INFINIPOT_PAGE_URL")
     if there:
         yield there
     else:
         from e2e.fake_server import serving
 
-        with serving(kitchen) as address:
+        with serving(fake) as address:
             yield address
 
 

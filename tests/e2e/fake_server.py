@@ -28,7 +28,7 @@ ANSWER = "The captain of the ship is Ahab, <b>who</b> lost a leg to the whale an
 
 
 @dataclass
-class Kitchen:
+class FakeServer:
     """What the fake knows."""
 
     capacity: int = 2048
@@ -106,7 +106,7 @@ def event(data: object, name: str | None = None) -> str:
     return f"{head}data: {data if isinstance(data, str) else json.dumps(data)}\r\n\r\n"
 
 
-def create_app(kitchen: Kitchen) -> FastAPI:
+def create_app(fake: FakeServer) -> FastAPI:
     app = FastAPI(docs_url=None, redoc_url=None)
 
     @app.middleware("http")
@@ -127,27 +127,27 @@ def create_app(kitchen: Kitchen) -> FastAPI:
 
     @app.get("/v1/state")
     async def state() -> dict[str, Any]:
-        return kitchen.state()
+        return fake.state()
 
-    add_pots(app, kitchen)
-    add_chat(app, kitchen)
+    add_pots(app, fake)
+    add_chat(app, fake)
     return app
 
 
-def add_pots(app: FastAPI, kitchen: Kitchen) -> None:
+def add_pots(app: FastAPI, fake: FakeServer) -> None:
     @app.get("/v1/pots")
     async def pots() -> dict[str, Any]:
-        return {"object": "list", "data": list(kitchen.pots.values())}
+        return {"object": "list", "data": list(fake.pots.values())}
 
     @app.post("/v1/pots/{name}")
     async def create(name: str, request: Request, title: str = "") -> Response:
-        if name in kitchen.pots:
+        if name in fake.pots:
             return refuse(409, f"there is a pot named {name}: choose another name, or replace=true")
         return await read(name, title or name, "", request)
 
     @app.post("/v1/pots/{name}/append")
     async def append(name: str, request: Request) -> Response:
-        return await read(name, kitchen.pots[name]["title"], kitchen.texts[name], request)
+        return await read(name, fake.pots[name]["title"], fake.texts[name], request)
 
     async def read(name: str, title: str, before: str, request: Request) -> Response:
         try:
@@ -157,35 +157,35 @@ def add_pots(app: FastAPI, kitchen: Kitchen) -> None:
         return StreamingResponse(reading(name, title, before, text), media_type="text/event-stream")
 
     async def reading(name: str, title: str, before: str, text: str) -> AsyncIterator[str]:
-        kitchen.busy += 1
+        fake.busy += 1
         known, size, began = len(before.encode()), len(text.encode()), time.perf_counter()
         try:
-            for done in [*range(kitchen.step * TOKEN, size, kitchen.step * TOKEN), size]:
-                await asyncio.sleep(kitchen.pause)
-                tokens, fill, cycles = kitchen.reached(known + done)
-                told = {"tokens_read": tokens, "cycles": cycles, "fill": fill, "capacity": kitchen.capacity}
+            for done in [*range(fake.step * TOKEN, size, fake.step * TOKEN), size]:
+                await asyncio.sleep(fake.pause)
+                tokens, fill, cycles = fake.reached(known + done)
+                told = {"tokens_read": tokens, "cycles": cycles, "fill": fill, "capacity": fake.capacity}
                 seconds = time.perf_counter() - began
                 yield event({**told, "seconds": seconds, "bytes_read": done, "bytes_total": size}, "progress")
-            yield event(kitchen.keep(name, title, before + text), "done")
+            yield event(fake.keep(name, title, before + text), "done")
         except asyncio.CancelledError:
-            kitchen.cancelled += 1
+            fake.cancelled += 1
             raise
         finally:
-            kitchen.busy -= 1
+            fake.busy -= 1
 
     @app.delete("/v1/pots/{name}")
     async def remove(name: str) -> dict[str, Any]:
-        del kitchen.pots[name]
+        del fake.pots[name]
         return {"id": name, "object": "pot", "deleted": True}
 
     @app.get("/v1/pots/{name}/words")
     async def words(name: str) -> dict[str, Any]:
-        pot = kitchen.pots[name]
-        return {"words": kitchen.words(name), "tokens_read": pot["tokens_read"], "held": pot["fill"]}
+        pot = fake.pots[name]
+        return {"words": fake.words(name), "tokens_read": pot["tokens_read"], "held": pot["fill"]}
 
     @app.get("/v1/pots/{name}/file")
     async def export(name: str) -> Response:
-        content = json.dumps([kitchen.pots[name]["title"], kitchen.texts[name]])
+        content = json.dumps([fake.pots[name]["title"], fake.texts[name]])
         return Response(content, media_type="application/octet-stream")
 
     @app.put("/v1/pots/{name}/file")
@@ -194,27 +194,27 @@ def add_pots(app: FastAPI, kitchen: Kitchen) -> None:
             title, text = json.loads(await request.body())
         except ValueError:
             return refuse(400, "this file is not a pot: export one with infinipot pots export")
-        return JSONResponse(kitchen.keep(name, title, text), 201)
+        return JSONResponse(fake.keep(name, title, text), 201)
 
 
-def add_chat(app: FastAPI, kitchen: Kitchen) -> None:
+def add_chat(app: FastAPI, fake: FakeServer) -> None:
     @app.post("/v1/chat/completions")
     async def chat(request: Request) -> Response:
-        order = await request.json()
-        kitchen.asked.append(order)
-        return StreamingResponse(answering(order), media_type="text/event-stream")
+        body = await request.json()
+        fake.asked.append(body)
+        return StreamingResponse(answering(body), media_type="text/event-stream")
 
-    async def answering(order: dict[str, Any]) -> AsyncIterator[str]:
-        sizes = [len(message["content"]) // TOKEN + 8 for message in order["messages"]]
+    async def answering(body: dict[str, Any]) -> AsyncIterator[str]:
+        sizes = [len(message["content"]) // TOKEN + 8 for message in body["messages"]]
         total, cache = sum(sizes), sum(sizes[:-1])
-        for done in [*range(cache, total, kitchen.step), total]:
-            await asyncio.sleep(kitchen.pause)
+        for done in [*range(cache, total, fake.step), total]:
+            await asyncio.sleep(fake.pause)
             told = {"total": total, "cache": cache, "processed": done, "time_ms": 1}
-            pot = {"fill": 1100, "capacity": kitchen.capacity, "cycles": 3}
+            pot = {"fill": 1100, "capacity": fake.capacity, "cycles": 3}
             silent = {"index": 0, "delta": {}, "finish_reason": None}
             yield event({"choices": [silent], "prompt_progress": told, "pot": pot})
         for piece in re.findall(r"\S+\s*", ANSWER):
-            await asyncio.sleep(kitchen.pause)
+            await asyncio.sleep(fake.pause)
             yield event({"choices": [{"index": 0, "delta": {"content": piece}, "finish_reason": None}]})
         yield event({"choices": [{"index": 0, "delta": {}, "finish_reason": "stop"}]})
         usage = {"prompt_tokens": total, "completion_tokens": 18, "total_tokens": total + 18}
@@ -223,9 +223,9 @@ def add_chat(app: FastAPI, kitchen: Kitchen) -> None:
 
 
 @contextmanager
-def serving(kitchen: Kitchen) -> Iterator[str]:
+def serving(fake: FakeServer) -> Iterator[str]:
     """Serve on a free port of this machine; give the address."""
-    config = uvicorn.Config(create_app(kitchen), host="127.0.0.1", port=0, log_level="error", ws="none")
+    config = uvicorn.Config(create_app(fake), host="127.0.0.1", port=0, log_level="error", ws="none")
     server = uvicorn.Server(config)
     thread = threading.Thread(target=server.run, daemon=True)
     thread.start()

@@ -10,7 +10,7 @@ import pytest
 from playwright.sync_api import Page, Route, expect
 
 from e2e.browsers import TEXT, ask, read
-from e2e.fake_server import Kitchen
+from e2e.fake_server import FakeServer
 
 pytestmark = pytest.mark.browser
 
@@ -46,8 +46,8 @@ def test_from_upload_to_answer_to_kept_words(page: Page, tmp_path: Path) -> None
     expect(page.locator("#open-title")).to_have_text("The keeper's log")
 
 
-def test_the_pot_fills_to_the_brim_and_sinks(page: Page, kitchen: Kitchen) -> None:
-    kitchen.pause = 0.1
+def test_the_pot_fills_to_the_brim_and_sinks(page: Page, fake: FakeServer) -> None:
+    fake.pause = 0.1
     page.evaluate("""() => { window.seen = []; const pot = document.getElementById('vessel');
         new MutationObserver(() => window.seen.push([parseFloat(pot.style.getPropertyValue('--depth')),
         pot.classList.contains('boiling')])).observe(pot, {attributes: true}); }""")
@@ -71,8 +71,8 @@ def test_a_taken_name_is_seen_before_and_after(page: Page) -> None:
     expect(page.locator("#open-facts")).to_contain_text("log-3")
 
 
-def test_escape_cancels_a_reading_and_frees_the_slot(page: Page, kitchen: Kitchen) -> None:
-    kitchen.pause = 0.2
+def test_escape_cancels_a_reading_and_frees_the_slot(page: Page, fake: FakeServer) -> None:
+    fake.pause = 0.2
     page.get_by_label("Or paste text").fill(TEXT * 4)
     page.get_by_role("button", name="Read", exact=True).click()
     expect(page.locator("#watch-cycles")).to_contain_text("times", timeout=60_000)
@@ -146,15 +146,15 @@ def test_a_file_that_is_no_text_is_refused(page: Page) -> None:
     expect(page.locator("#read-note")).to_contain_text("nothing to read yet")
 
 
-def test_a_stopped_answer_stays_in_the_conversation(page: Page, kitchen: Kitchen) -> None:
-    kitchen.pause = 0.15
+def test_a_stopped_answer_stays_in_the_conversation(page: Page, fake: FakeServer) -> None:
+    fake.pause = 0.15
     page.get_by_label("Your question").fill("Who?")
     page.keyboard.press("Enter")
     expect(page.locator("#log .said")).not_to_be_empty(timeout=30_000)
     page.keyboard.press("Escape")
     expect(page.locator("#log .hint")).to_have_text("Stopped. ")
     said = page.locator("#log .said").text_content()
-    kitchen.pause = 0.01
+    fake.pause = 0.01
     with page.expect_request("**/v1/chat/completions") as sent:
         ask(page, "And then?")
     messages = sent.value.post_data_json["messages"]

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from e2e.browsers import CHROMIUM, NODE
-from e2e.fake_server import PAGE, Kitchen, serving
+from e2e.fake_server import PAGE, FakeServer, serving
 
 javascript = pytest.mark.timeout(120) if NODE else pytest.mark.browser
 PIECES = """
@@ -37,7 +37,7 @@ def run(body: str, folder: Path) -> Any:
         return json.loads(done.stdout)
     from playwright.sync_api import sync_playwright
 
-    with serving(Kitchen()) as address, sync_playwright() as playwright:
+    with serving(FakeServer()) as address, sync_playwright() as playwright:
         page = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"]).new_page()
         page.goto(address)
         return page.evaluate(f"async () => {{{load.format('/page')}{PIECES}{body}}}")

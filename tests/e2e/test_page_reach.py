@@ -9,7 +9,7 @@ import pytest
 from playwright.sync_api import Browser, Page, expect
 
 from e2e.browsers import TEXT, ask, read
-from e2e.fake_server import Kitchen
+from e2e.fake_server import FakeServer
 
 pytestmark = pytest.mark.browser
 HOSTILE = "<img src=x onerror='window.hacked=1'><script>window.hacked=1</script>"
@@ -102,9 +102,9 @@ def test_hostile_text_is_text(page: Page) -> None:
 
 @pytest.mark.parametrize("theme", ["light", "dark"])
 def test_on_a_phone_nothing_is_wider_than_the_window(
-    browser: Browser, base_url: str, kitchen: Kitchen, theme: str, tmp_path: Path
+    browser: Browser, base_url: str, fake: FakeServer, theme: str, tmp_path: Path
 ) -> None:
-    kitchen.pause = 0.3
+    fake.pause = 0.3
     window = {"width": 360, "height": 740}
     context = browser.new_context(
         viewport=window, is_mobile=True, has_touch=True, color_scheme=theme, reduced_motion="reduce"
@@ -177,8 +177,8 @@ def test_files_are_dropped_and_much_pasted_text_is_a_file(page: Page) -> None:
     expect(page.locator("#chosen-name")).to_have_text("Much of it. Much of it., 600 kB")
 
 
-def test_a_long_message_shows_how_it_is_read(page: Page, kitchen: Kitchen) -> None:
-    kitchen.pause = 0.3
+def test_a_long_message_shows_how_it_is_read(page: Page, fake: FakeServer) -> None:
+    fake.pause = 0.3
     page.get_by_label("Your question").fill(TEXT[:16_000])
     page.keyboard.press("Enter")
     expect(page.locator("#log progress")).to_be_visible()

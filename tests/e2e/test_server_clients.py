@@ -223,7 +223,7 @@ def test_heads_that_are_none(server: Running, head: bytes) -> None:
     assert server.get("/health")[0] == 200
 
 
-def test_a_kitchen_that_dies_turns_health_red(tmp_path: Path) -> None:
+def test_a_scheduler_that_dies_turns_health_red(tmp_path: Path) -> None:
     with running(tmp_path) as server:
         body = {"messages": [{"role": "user", "content": DEATH}]}
         got = httpx.post(f"{server.url}/v1/chat/completions", json=body, timeout=60)

@@ -18,7 +18,7 @@ import httpx
 import pytest
 
 import toy_server
-from fake_kitchen import spooled
+from fake_scheduler import uploads_in
 from toy_server import Running, running
 
 CHAT = "/v1/chat/completions"
@@ -140,7 +140,7 @@ def test_a_client_that_leaves_an_upload_leaves_nothing(tmp_path: Path) -> None:
                 b"POST /v1/pots/sea HTTP/1.1\r\nHost: localhost\r\nContent-Length: 999999\r\n\r\nhalf a te"
             )
             time.sleep(0.2)
-        eventually(lambda: spooled(tmp_path / "spool") == [] and not list((tmp_path / "spool").iterdir()))
+        eventually(lambda: uploads_in(tmp_path / "spool") == [] and not list((tmp_path / "spool").iterdir()))
         assert json.loads(server.get("/v1/pots")[1])["data"] == []
 
 

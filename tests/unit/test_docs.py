@@ -175,10 +175,10 @@ def test_variables_extras_and_names_exist() -> None:
 
 
 def test_routes_and_metrics_exist() -> None:
-    from infinipot.server import chat, pages, pots, status
-    from infinipot.server.metrics import GAUGES, Metrics
+    from infinipot.server.http.app import ROUTERS
+    from infinipot.server.http.metrics import GAUGES, Metrics
 
-    routes = {route.path for part in (chat, pages, pots, status) for route in part.router.routes}
+    routes = {route.path for router in ROUTERS for route in router.routes}
     metrics = Metrics(lambda: dict.fromkeys(GAUGES, 0)).text().decode()
     for page in OURS:
         text = prose(page)

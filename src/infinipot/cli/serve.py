@@ -140,10 +140,8 @@ def serve(
 
 
 def _run(settings: Settings) -> None:
-    from infinipot.server.app import create_app
-    from infinipot.server.kitchen import Kitchen
-    from infinipot.server.prompts import format_of
-    from infinipot.server.run import listen, serve
+    from infinipot.server.lifecycle import build_app, listen, serve
+    from infinipot.server.scheduler.prompts import format_of
     from infinipot.store import open_store
 
     logging.basicConfig(level=logging.WARNING, format="%(asctime)s %(message)s", stream=sys.stderr)
@@ -156,8 +154,7 @@ def _run(settings: Settings) -> None:
     store = open_store(settings.store)
     engine = o.open_engine(settings.model, settings.device, settings.dtype)
     served = replace(chosen, format=format_of(engine.tokenizer, settings.format))
-    kitchen = Kitchen(engine, served, store, settings.slots, settings.conversations, settings.queue)
-    serve(create_app(settings, kitchen, store), taken)
+    serve(build_app(settings, engine, served, store), taken)
 
 
 def _check_extra() -> None:

@@ -29,7 +29,7 @@ class Keys:
         given = [key.strip() for key in keys]
         for key in given:
             if not key:
-                raise ConfigError("an API key is empty: give one, or leave --api-key out")
+                raise ConfigError("an API key is empty: give one, or leave `api_key` out")
             if not (key.isascii() and key.isprintable()) or " " in key:
                 raise ConfigError("an API key has characters that no header carries: use letters and digits")
         digests = tuple(sorted({sha256(key.encode()).digest() for key in given}))

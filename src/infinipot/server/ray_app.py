@@ -12,55 +12,42 @@ import logging
 import os
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from fastapi import FastAPI
 from ray import serve
 
+from infinipot.engine import Engine, open_engine
 from infinipot.errors import ConfigError
+from infinipot.recipes.recipe import Recipe
+from infinipot.server.lifecycle import build_app
+from infinipot.server.scheduler.prompts import format_of
 from infinipot.server.settings import Settings
+from infinipot.store import open_store
 
-if TYPE_CHECKING:
-    from fastapi import FastAPI
-
-    from infinipot.engine import Engine
-    from infinipot.recipes.recipe import Recipe
-
-Build = Callable[[Settings], "tuple[Engine, Recipe]"]
+Build = Callable[[Settings], tuple[Engine, Recipe]]
 DEFAULT_BUILD = "infinipot.server.ray_app:build"
 
 
 def build(settings: Settings) -> tuple[Engine, Recipe]:
     """Load the model of the settings, and the recipe it is served with."""
-    from infinipot.engine import open_engine
-    from infinipot.recipes.recipe import Recipe
-    from infinipot.server.prompts import format_of
-
     recipe = Recipe.named(settings.recipe, capacity=settings.capacity)
     engine = open_engine(settings.model, settings.device, settings.dtype)
     return engine, replace(recipe, format=format_of(engine.tokenizer, settings.format))
 
 
-def find_build(path: str) -> Build:
-    """Return a function by its address, `module:name`."""
-    module, _, name = path.partition(":")
+def make_app(variables: Mapping[str, str]) -> FastAPI:
+    """Return the whole app with its model, as one replica runs it."""
+    address = variables.get("INFINIPOT_BUILD", DEFAULT_BUILD)
+    module, _, name = address.partition(":")
     try:
         found: Build = getattr(importlib.import_module(module), name)
     except (ImportError, AttributeError, ValueError):
-        raise ConfigError(f"INFINIPOT_BUILD is '{path}': use MODULE:FUNCTION") from None
-    return found
-
-
-def make_app(variables: Mapping[str, str]) -> FastAPI:
-    """Return the whole app with its model, as one replica runs it."""
-    from infinipot.server.app import create_app
-    from infinipot.server.kitchen import Kitchen
-    from infinipot.store import open_store
-
+        raise ConfigError(f"INFINIPOT_BUILD is '{address}': use MODULE:FUNCTION") from None
     settings = Settings.of_variables(variables)
-    engine, recipe = find_build(variables.get("INFINIPOT_BUILD", DEFAULT_BUILD))(settings)
     store = open_store(settings.store)
-    kitchen = Kitchen(engine, recipe, store, settings.slots, settings.conversations, settings.queue)
-    return create_app(settings, kitchen, store, ready_first=True)  # Ray sends requests as soon as it is up
+    # Ray sends requests as soon as the app is up.
+    return build_app(settings, *found(settings), store, ready_first=True)
 
 
 @serve.deployment(name="Server")
@@ -76,9 +63,9 @@ class Server:
         return self._app
 
     def check_health(self) -> None:
-        """Tell Ray to replace a replica whose kitchen died."""
+        """Tell Ray to replace a replica whose scheduler died."""
         if self._app.state.service.dead:
-            raise RuntimeError("the kitchen died")
+            raise RuntimeError("the scheduler died")
 
 
 def application(_: dict[str, Any]) -> Any:

@@ -117,7 +117,7 @@ def test_without_the_extra_one_line_says_what_to_install(monkeypatch: pytest.Mon
 def test_an_open_door_is_warned_of_before_anything_is_loaded(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    from infinipot.server import run as running
+    from infinipot.server import lifecycle as running
 
     def taken(settings: Settings) -> None:
         raise ConfigError("enough")

@@ -1,4 +1,4 @@
-"""The app around a kitchen that needs no model, and a client that needs no socket."""
+"""The app around a scheduler that needs no model, and a client that needs no socket."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ import httpx
 import pytest
 from fastapi import FastAPI
 
-from fake_kitchen import FakeKitchen
-from infinipot.server.app import create_app
+from fake_scheduler import FakeScheduler
+from infinipot.server.http.app import create_app
 from infinipot.server.keys import Keys
 from infinipot.server.settings import Settings
 from infinipot.store import LocalStore
@@ -34,13 +34,13 @@ def locked(settings: Settings) -> Settings:
 
 
 @pytest.fixture
-def kitchen(tmp_path: Path) -> FakeKitchen:
-    return FakeKitchen(LocalStore(tmp_path / "pots"))
+def scheduler(tmp_path: Path) -> FakeScheduler:
+    return FakeScheduler(LocalStore(tmp_path / "pots"))
 
 
-def made(settings: Settings, kitchen: FakeKitchen) -> FastAPI:
-    kitchen.ready = True
-    return create_app(settings, kitchen, kitchen.store)  # type: ignore[arg-type]
+def made(settings: Settings, scheduler: FakeScheduler) -> FastAPI:
+    scheduler.ready = True
+    return create_app(settings, scheduler)  # type: ignore[arg-type]
 
 
 @asynccontextmanager
@@ -71,16 +71,16 @@ class Client:
 
 
 @pytest.fixture
-def client(settings: Settings, kitchen: FakeKitchen) -> Client:
-    return Client(made(settings, kitchen))
+def client(settings: Settings, scheduler: FakeScheduler) -> Client:
+    return Client(made(settings, scheduler))
 
 
 @pytest.fixture
-def as_tenant(locked: Settings, kitchen: FakeKitchen) -> Callable[[str], Client]:
-    app = made(locked, kitchen)
+def as_tenant(locked: Settings, scheduler: FakeScheduler) -> Callable[[str], Client]:
+    app = made(locked, scheduler)
     return lambda key: Client(app, Authorization=f"Bearer {key}")
 
 
 def data_of(text: str) -> list[str]:
-    """The data of a stream's events, in order."""
+    """The data of a stream's events, in request."""
     return [line.removeprefix("data: ") for line in text.splitlines() if line.startswith("data: ")]

@@ -16,7 +16,7 @@ from schemathesis import GenerationMode
 from schemathesis.checks import not_a_server_error
 from starlette.testclient import TestClient
 
-from fake_kitchen import FakeKitchen
+from fake_scheduler import FakeScheduler
 from infinipot.errors import ConfigError
 from infinipot.server.keys import Keys
 from infinipot.server.settings import Settings
@@ -32,15 +32,15 @@ def test_models(client: Client) -> None:
     assert client("GET", "/v1/models/org/other").json()["error"]["code"] == "model_not_found"
 
 
-def test_a_model_in_a_folder_is_known_by_its_last_name(kitchen: FakeKitchen, settings: Settings) -> None:
-    client = Client(made(replace(settings, model=str(settings.spool)), kitchen))
+def test_a_model_in_a_folder_is_known_by_its_last_name(scheduler: FakeScheduler, settings: Settings) -> None:
+    client = Client(made(replace(settings, model=str(settings.spool)), scheduler))
     assert client("GET", "/v1/models").json()["data"][0]["id"] == "spool"
     assert client("GET", "/v1/state").json()["model"] == "spool"
 
 
-def test_a_dead_worker_turns_health_red(client: Client, kitchen: FakeKitchen) -> None:
+def test_a_dead_worker_turns_health_red(client: Client, scheduler: FakeScheduler) -> None:
     assert client("GET", "/health").json() == {"status": "ok"}
-    kitchen.alive, kitchen.ready, kitchen.reason = False, False, "CudaError: secret"
+    scheduler.ready, scheduler.failure = False, "CudaError: secret"
     got = client("GET", "/health")
     assert (got.status_code, got.json()["status"]) == (503, "dead")
     assert "secret" not in got.text
@@ -48,29 +48,29 @@ def test_a_dead_worker_turns_health_red(client: Client, kitchen: FakeKitchen) ->
     assert client.chat().status_code == 503
 
 
-def test_the_kitchen_starts_and_stops_with_the_app(settings: Settings, kitchen: FakeKitchen) -> None:
-    app = made(settings, kitchen)
-    kitchen.ready = False
+def test_the_scheduler_starts_and_stops_with_the_app(settings: Settings, scheduler: FakeScheduler) -> None:
+    app = made(settings, scheduler)
+    scheduler.ready = False
     with TestClient(app, base_url="http://localhost") as client:
         for _ in range(100):
             if client.get("/ready").status_code == 200:
                 break
         assert client.get("/ready").status_code == 200
-    assert kitchen.stopped == settings.drain_s
+    assert scheduler.stopped == settings.drain_s
 
 
-def test_a_kitchen_that_does_not_start_is_dead(settings: Settings, kitchen: FakeKitchen) -> None:
+def test_a_scheduler_that_does_not_start_is_dead(settings: Settings, scheduler: FakeScheduler) -> None:
     def broken() -> None:
         raise ConfigError("no room")
 
-    kitchen.start = broken  # type: ignore[method-assign]
-    app = made(settings, kitchen)
-    kitchen.ready = False
+    scheduler.start = broken  # type: ignore[method-assign]
+    app = made(settings, scheduler)
+    scheduler.ready = False
     with TestClient(app, base_url="http://localhost") as client:
         while not app.state.service.failed:
             anyio.run(anyio.sleep, 0.01)
         assert client.get("/health").status_code == 503
-    assert kitchen.stopped is None
+    assert scheduler.stopped is None
 
 
 def test_metrics(client: Client) -> None:
@@ -150,7 +150,7 @@ def test_settings_that_cannot_work(settings: Settings, wrong: dict[str, object])
         replace(settings, **wrong)  # type: ignore[arg-type]
 
 
-def test_an_open_door_is_warned_of(settings: Settings) -> None:
+def test_a_server_open_to_anyone_is_warned_of(settings: Settings) -> None:
     assert settings.warnings() == []
     for host in ("0.0.0.0", "", "::", "192.168.1.5", "example.org"):
         assert any("ANYONE" in line for line in replace(settings, host=host).warnings())
@@ -165,19 +165,19 @@ LOCAL = {"Host": "localhost"}
 
 def operations() -> list[tuple[str, str]]:
     methods = {"get", "put", "post", "delete"}
-    document = made(Settings(model="toy"), FakeKitchen(LocalStore(Path("unused")))).openapi()
+    document = made(Settings(model="toy"), FakeScheduler(LocalStore(Path("unused")))).openapi()
     return [(method, path) for path, found in document["paths"].items() for method in methods & set(found)]
 
 
 @pytest.mark.parametrize("mode", list(GenerationMode), ids=lambda mode: mode.value)
 @pytest.mark.parametrize(("method", "path"), sorted(operations()))
 def test_nothing_in_the_document_breaks_the_server(
-    kitchen: FakeKitchen, settings: Settings, method: str, path: str, mode: GenerationMode
+    scheduler: FakeScheduler, settings: Settings, method: str, path: str, mode: GenerationMode
 ) -> None:
     """Schemathesis: requests that the document allows, and ones that it does not."""
-    operation = schemathesis.openapi.from_asgi("/openapi.json", made(settings, kitchen), headers=LOCAL)[path][
-        method
-    ]
+    operation = schemathesis.openapi.from_asgi("/openapi.json", made(settings, scheduler), headers=LOCAL)[
+        path
+    ][method]
 
     @given(case=operation.as_strategy(generation_mode=mode))
     @hypothesis_settings(

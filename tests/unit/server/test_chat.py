@@ -9,9 +9,9 @@ from typing import Any
 import anyio
 import pytest
 
-from fake_kitchen import SAID, FakeKitchen
+from fake_scheduler import SAID, FakeScheduler
 from infinipot.errors import InputError
-from infinipot.server.orders import BusyError, FaultError, Message, Talk
+from infinipot.server.scheduler.requests import BusyError, ChatRequest, FaultError, Message
 
 from .conftest import Client, calling, data_of
 
@@ -27,7 +27,7 @@ def test_a_whole_answer(client: Client) -> None:
     assert answer["usage"]["prompt_tokens_details"]["cached_tokens"] == 2
 
 
-def test_an_order_says_what_was_asked(client: Client, kitchen: FakeKitchen) -> None:
+def test_a_request_says_what_was_asked(client: Client, scheduler: FakeScheduler) -> None:
     messages = [
         {"role": "developer", "content": "Be brief."},
         {"role": "user", "content": [{"type": "text", "text": "a"}, {"type": "text", "text": "b"}]},
@@ -41,13 +41,13 @@ def test_an_order_says_what_was_asked(client: Client, kitchen: FakeKitchen) -> N
         keep=False,
         seed=3,
     )
-    (order,) = kitchen.orders
-    assert isinstance(order, Talk)
-    assert list(order.messages) == [Message("system", "Be brief."), Message("user", "a\nb")]
-    assert (order.tenant, order.pot, order.keep) == ("public", None, False)
-    assert order.options.stops == ("x",)
-    assert order.options.catalyst == "general"
-    wanted = order.options.generation
+    (request,) = scheduler.requests
+    assert isinstance(request, ChatRequest)
+    assert list(request.messages) == [Message("system", "Be brief."), Message("user", "a\nb")]
+    assert (request.tenant, request.pot, request.keep) == ("public", None, False)
+    assert request.options.stops == ("x",)
+    assert request.options.catalyst == "general"
+    wanted = request.options.generation
     assert (wanted.max_new_tokens, wanted.top_p, wanted.seed, wanted.temperature) == (7, 0.5, 3, 0.0)
 
 
@@ -171,9 +171,15 @@ def test_a_conversation_ends_with_its_user(client: Client) -> None:
 )
 @pytest.mark.parametrize("stream", [False, True])
 def test_errors_before_the_answer_have_a_status(
-    client: Client, kitchen: FakeKitchen, error: Exception, status: int, kind: str, wait: str, stream: bool
+    client: Client,
+    scheduler: FakeScheduler,
+    error: Exception,
+    status: int,
+    kind: str,
+    wait: str,
+    stream: bool,
 ) -> None:
-    kitchen.fail_first = error
+    scheduler.fail_first = error
     got = client.chat(stream=stream)
     assert got.status_code == status
     assert got.json()["error"]["type"] == kind
@@ -181,8 +187,16 @@ def test_errors_before_the_answer_have_a_status(
     assert "secret" not in got.text
 
 
-def test_an_error_in_the_middle_ends_a_stream(client: Client, kitchen: FakeKitchen) -> None:
-    kitchen.fail = FaultError("out of memory while serving this request")
+def test_errors_name_fields_of_the_request_and_no_flags(client: Client, scheduler: FakeScheduler) -> None:
+    scheduler.fail_first = InputError("too long", remedy="shorten it or use `capacity` 600")
+    said = client.chat().json()["error"]["message"]
+    assert said == "too long: shorten it or use capacity 600 (the server's operator sets capacity)"
+    scheduler.fail_first = InputError("too many", remedy="use `max_new_tokens` 5 and another `catalyst`")
+    assert client.chat().json()["error"]["message"] == "too many: use max_tokens 5 and another catalyst"
+
+
+def test_an_error_in_the_middle_ends_a_stream(client: Client, scheduler: FakeScheduler) -> None:
+    scheduler.fail = FaultError("out of memory while serving this request")
     got = client.chat(stream=True)
     *_, last = data_of(got.text)
     assert json.loads(last)["error"]["message"].startswith("out of memory")
@@ -190,17 +204,17 @@ def test_an_error_in_the_middle_ends_a_stream(client: Client, kitchen: FakeKitch
     assert client.chat().status_code == 503  # and a whole answer is none
 
 
-def test_a_full_queue_says_when_to_come_back(client: Client, kitchen: FakeKitchen) -> None:
-    kitchen.refuse = BusyError("all slots are busy", 3)
+def test_a_full_queue_says_when_to_come_back(client: Client, scheduler: FakeScheduler) -> None:
+    scheduler.refuse = BusyError("all slots are busy", 3)
     got = client.chat(stream=True)
     assert (got.status_code, got.headers["retry-after"]) == (429, "3")
 
 
-def test_not_ready_and_closing_take_no_work(client: Client, kitchen: FakeKitchen) -> None:
-    kitchen.ready = False
+def test_not_ready_and_closing_take_no_work(client: Client, scheduler: FakeScheduler) -> None:
+    scheduler.ready = False
     assert client.chat().status_code == 503
     assert client("GET", "/ready").status_code == 503
-    kitchen.ready = True
+    scheduler.ready = True
     assert client("GET", "/ready").status_code == 200
     client.app.state.service.closing = True
     assert client.chat().headers["retry-after"]
@@ -209,8 +223,10 @@ def test_not_ready_and_closing_take_no_work(client: Client, kitchen: FakeKitchen
 
 
 @pytest.mark.parametrize("stream", [False, True])
-def test_a_client_that_leaves_gives_its_order_up(client: Client, kitchen: FakeKitchen, stream: bool) -> None:
-    kitchen.pause = 0.05
+def test_a_client_that_leaves_gives_its_request_up(
+    client: Client, scheduler: FakeScheduler, stream: bool
+) -> None:
+    scheduler.pause = 0.05
 
     async def leave() -> None:
         body = json.dumps({"messages": [{"role": "user", "content": "Hi"}], "stream": stream}).encode()
@@ -244,29 +260,29 @@ def test_a_client_that_leaves_gives_its_order_up(client: Client, kitchen: FakeKi
 
         task = asyncio.ensure_future(client.app(scope, receive, send))
         await asyncio.sleep(0.15)
-        assert kitchen.running == 1
+        assert scheduler.running == 1
         gone.set()
         await task
         await asyncio.sleep(0.1)
 
     anyio.run(leave)
-    assert (kitchen.running, kitchen.cancelled) == (0, 1)
+    assert (scheduler.running, scheduler.cancelled) == (0, 1)
 
 
 def test_a_long_wait_is_kept_open_by_comments(
-    client: Client, kitchen: FakeKitchen, monkeypatch: pytest.MonkeyPatch
+    client: Client, scheduler: FakeScheduler, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from infinipot.server import streams
+    from infinipot.server.http import sse
 
-    monkeypatch.setattr(streams, "KEEP_ALIVE_S", 0.05)
-    monkeypatch.setattr(streams, "PEEK_S", 0.01)
-    kitchen.pause = 0.2
+    monkeypatch.setattr(sse, "KEEP_ALIVE_S", 0.05)
+    monkeypatch.setattr(sse, "PEEK_S", 0.01)
+    scheduler.pause = 0.2
     text = client.chat(stream=True).text
     assert ": keep-alive" in text
     assert data_of(text)[-1] == "[DONE]"
 
 
-def test_slots_are_free_after_many_at_once(client: Client, kitchen: FakeKitchen) -> None:
+def test_slots_are_free_after_many_at_once(client: Client, scheduler: FakeScheduler) -> None:
     async def many() -> list[int]:
         async with calling(client.app) as caller:
             body = {"messages": [{"role": "user", "content": "Hi"}], "stream": True}
@@ -274,4 +290,4 @@ def test_slots_are_free_after_many_at_once(client: Client, kitchen: FakeKitchen)
             return [got.status_code for got in await asyncio.gather(*calls)]
 
     assert anyio.run(many) == [200] * 20
-    assert kitchen.running == 0
+    assert scheduler.running == 0

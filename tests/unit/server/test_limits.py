@@ -15,10 +15,10 @@ import anyio
 import httpx
 import pytest
 
-from fake_kitchen import FakeKitchen
-from infinipot.server import limits
-from infinipot.server.errors import ApiError
-from infinipot.server.limits import check_structure
+from fake_scheduler import FakeScheduler
+from infinipot.server.http import limits
+from infinipot.server.http.errors import ApiError
+from infinipot.server.http.limits import check_structure
 from infinipot.server.settings import Settings
 
 from .conftest import Client, calling, made
@@ -113,8 +113,8 @@ HOSTILE: list[Call] = [
 
 
 @pytest.fixture
-def small(settings: Settings, kitchen: FakeKitchen) -> Client:
-    return Client(made(replace(settings, max_body=2**20, max_upload=2**20), kitchen))
+def small(settings: Settings, scheduler: FakeScheduler) -> Client:
+    return Client(made(replace(settings, max_body=2**20, max_upload=2**20), scheduler))
 
 
 @pytest.mark.parametrize(

@@ -14,9 +14,10 @@ from typing import Any
 import anyio
 import pytest
 
-from fake_kitchen import FakeKitchen, spooled
+from fake_scheduler import FakeScheduler, uploads_in
 from infinipot.errors import StoreError
-from infinipot.server.orders import Brew, FaultError
+from infinipot.server.http import uploads
+from infinipot.server.scheduler.requests import FaultError, ReadIntoPot
 from infinipot.server.settings import Settings
 
 from .conftest import KEY, OTHER_KEY, Client, calling, data_of, made
@@ -25,7 +26,7 @@ from .conftest import KEY, OTHER_KEY, Client, calling, data_of, made
 @pytest.fixture(autouse=True)
 def _nothing_is_left(settings: Settings) -> Iterator[None]:
     yield
-    assert spooled(settings.spool) == []
+    assert uploads_in(settings.spool) == []
     assert list(settings.spool.iterdir()) == []
 
 
@@ -33,15 +34,20 @@ def make(client: Client, name: str = "book", content: Any = "Once upon a time", 
     return client("POST", f"/v1/pots/{name}", content=content, **more)
 
 
-def test_a_text_becomes_a_pot(client: Client, kitchen: FakeKitchen) -> None:
+def test_a_text_becomes_a_pot(client: Client, scheduler: FakeScheduler) -> None:
     got = make(client, params={"title": "A book", "catalyst": "general-1"})
     assert got.status_code == 201
     pot = got.json()
     assert (pot["id"], pot["object"], pot["title"], pot["source_bytes"]) == ("book", "pot", "A book", 16)
-    (order,) = kitchen.orders
-    assert isinstance(order, Brew)
-    assert order.sha256 == hashlib.sha256(b"Once upon a time").hexdigest()
-    assert (order.tenant, order.name, order.bytes, order.catalyst) == ("public", "book", 16, "general-1")
+    (request,) = scheduler.requests
+    assert isinstance(request, ReadIntoPot)
+    assert request.sha256 == hashlib.sha256(b"Once upon a time").hexdigest()
+    assert (request.tenant, request.name, request.bytes, request.catalyst) == (
+        "public",
+        "book",
+        16,
+        "general-1",
+    )
     assert client("GET", "/v1/pots").json()["data"] == [pot]
     assert client("GET", "/v1/pots/book").json() == pot
     assert client("DELETE", "/v1/pots/book").json() == {"id": "book", "object": "pot", "deleted": True}
@@ -76,23 +82,23 @@ def test_reading_is_followed_by_events(client: Client, how: dict[str, Any]) -> N
     assert pot["id"] == "book"
 
 
-def test_an_error_while_reading_is_an_event(client: Client, kitchen: FakeKitchen) -> None:
-    kitchen.fail = FaultError("out of memory")
+def test_an_error_while_reading_is_an_event(client: Client, scheduler: FakeScheduler) -> None:
+    scheduler.fail = FaultError("out of memory")
     got = make(client, params={"stream": "true"})
     assert "event: error" in got.text
     assert json.loads(data_of(got.text)[-1])["error"]["type"] == "server_error"
     assert make(client).status_code == 503
 
 
-def test_append_and_replace(client: Client, kitchen: FakeKitchen) -> None:
+def test_append_and_replace(client: Client, scheduler: FakeScheduler) -> None:
     assert client("POST", "/v1/pots/book/append", content="more").status_code == 404
     make(client, params={"title": "First"})
     taken = make(client)
     assert (taken.status_code, taken.json()["error"]["code"]) == (409, "pot_exists")
     more = client("POST", "/v1/pots/book/append", content="more")
     assert (more.status_code, more.json()["title"]) == (201, "First")
-    assert isinstance(kitchen.orders[-1], Brew)
-    assert kitchen.orders[-1].append
+    assert isinstance(scheduler.requests[-1], ReadIntoPot)
+    assert scheduler.requests[-1].append
     assert make(client, params={"replace": "true"}).status_code == 201
 
 
@@ -159,26 +165,26 @@ def test_what_is_no_pot_does_not_come_in(client: Client, settings: Settings, dam
     assert client("GET", "/v1/pots/copy").status_code == 404
 
 
-def test_a_store_that_cannot_write_tells_nothing_of_its_place(client: Client, kitchen: FakeKitchen) -> None:
-    kitchen.fail = StoreError("cannot write /home/someone/pots/a.pot: no space; free some")
-    kitchen.fail.__cause__ = OSError(28, "no space")
+def test_a_store_that_cannot_write_tells_nothing_of_its_place(
+    client: Client, scheduler: FakeScheduler
+) -> None:
+    scheduler.fail = StoreError("cannot write /home/someone/pots/a.pot: no space; free some")
+    scheduler.fail.__cause__ = OSError(28, "no space")
     got = make(client)
     assert got.status_code == 507
     assert got.json()["error"]["message"] == "cannot write the store no space; free some"
 
 
 def test_a_full_disk_is_told(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
-    from infinipot.server import spool
-
     def full(self: Any, data: bytes) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(spool._Intake, "take", full)
+    monkeypatch.setattr(uploads.Decoder, "push", full)
     got = make(client)
     assert (got.status_code, got.json()["error"]["code"]) == (507, "no_room")
 
 
-def test_tenants_do_not_see_each_other(as_tenant: Callable[[str], Client], kitchen: FakeKitchen) -> None:
+def test_tenants_do_not_see_each_other(as_tenant: Callable[[str], Client], scheduler: FakeScheduler) -> None:
     first, second = as_tenant(KEY), as_tenant(OTHER_KEY)
     assert make(first).status_code == 201
     assert second("GET", "/v1/pots").json()["data"] == []
@@ -188,16 +194,16 @@ def test_tenants_do_not_see_each_other(as_tenant: Callable[[str], Client], kitch
     assert second.chat(pot="book").status_code == 404
     assert make(second, content="another").status_code == 201  # the same name, another pot
     assert first("GET", "/v1/pots/book").json()["source_bytes"] == 16
-    assert len({order.tenant for order in kitchen.orders}) == 2
+    assert len({request.tenant for request in scheduler.requests}) == 2
 
 
-def test_a_question_about_a_pot(client: Client, kitchen: FakeKitchen) -> None:
+def test_a_question_about_a_pot(client: Client, scheduler: FakeScheduler) -> None:
     got = client.chat(pot="book")
     assert (got.status_code, got.json()["error"]["param"]) == (404, "pot")
     assert client.chat(pot="../book").status_code == 400
     make(client)
     assert client.chat(pot="book").status_code == 200
-    assert kitchen.orders[-1].pot == "book"  # type: ignore[union-attr]
+    assert scheduler.requests[-1].pot == "book"  # type: ignore[union-attr]
 
 
 def test_an_upload_too_large_is_refused_as_it_comes(client: Client) -> None:
@@ -211,7 +217,7 @@ def test_an_upload_too_large_is_refused_as_it_comes(client: Client) -> None:
 
     limit = 2**20
     service = client.app.state.service
-    small = Client(made(replace(service.settings, max_upload=limit), service.kitchen))
+    small = Client(made(replace(service.settings, max_upload=limit), service.scheduler))
     got = make(small, content=endless())
     assert got.status_code == 413
     assert taken <= limit + 65_536
@@ -226,8 +232,8 @@ def test_only_so_many_uploads_at_once(client: Client) -> None:
     assert make(client).status_code == 201
 
 
-def test_a_client_that_stops_sending_is_let_go(settings: Settings, kitchen: FakeKitchen) -> None:
-    app = made(replace(settings, idle_s=0.1), kitchen)
+def test_a_client_that_stops_sending_is_let_go(settings: Settings, scheduler: FakeScheduler) -> None:
+    app = made(replace(settings, idle_s=0.1), scheduler)
 
     async def slow() -> AsyncIterator[bytes]:
         yield b"Once"
@@ -264,13 +270,13 @@ def test_an_upload_uses_no_memory(client: Client) -> None:
     assert peak < 8_000_000
 
 
-def test_a_pot_being_written_is_refused_at_once(client: Client, kitchen: FakeKitchen) -> None:
+def test_a_pot_being_written_is_refused_at_once(client: Client, scheduler: FakeScheduler) -> None:
     make(client)
     file = client("GET", "/v1/pots/book/file").content
     held, done = threading.Event(), threading.Event()
 
     def write() -> None:
-        with kitchen.store.lock("book"):
+        with scheduler.store.lock("book"):
             held.set()
             done.wait(20)
 

@@ -1,10 +1,11 @@
-"""Memory of a server: what it holds, and the bound it prints when it starts and never exceeds."""
+"""Memory of a server: what it holds, and the bound that it prints at its start and never exceeds."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
 import psutil
+import torch
 
 from infinipot.engine import Engine
 from infinipot.models.peak_memory import forget_peak, recent_peak_bytes
@@ -17,7 +18,7 @@ FLOOR = 200_000_000  # bytes; likewise, where little was measured
 SMALL = 16 * 2**20  # bytes of a kept pot beside its slots: the last hidden state, numbers
 
 
-class Memory:
+class MemoryBound:
     """What was measured while warming up."""
 
     def __init__(self, engine: Engine) -> None:
@@ -25,9 +26,7 @@ class Memory:
         self.pots = self.bound = 0
         self.largest = 0  # bytes of a kept pot of this model and recipe, at most
 
-    def warmed(
-        self, readers: Sequence[Reader], slots: int, given_up: Callable[[], bool] = lambda: False
-    ) -> None:
+    def measure(self, readers: Sequence[Reader], at_once: int, given_up: Callable[[], bool]) -> None:
         """Read two full cycles in one pot, so that everything that will ever be allocated has been."""
         reader = readers[0]
         vocabulary, capacity = reader.model.vocabulary, reader.config.capacity
@@ -44,24 +43,17 @@ class Memory:
             reader.clear()
         self.pots = sum(one.pot.nbytes for one in readers)
         traces = sum(2 * 16 * max(LEAST, reader.pot.slots) for reader in readers)
-        # A kept pot is there a second time until its order goes on; one more has its words looked at.
-        spare = 1 if self._device.type == "cuda" else slots + 1
-        self.bound = int(self._peak() * (1 + SHARE)) + FLOOR + traces + spare * self.largest
+        # A kept pot is there a second time until its request goes on; one more has its words looked at.
+        spare = 1 if self._device.type == "cuda" else at_once + 1
+        peak = max(recent_peak_bytes(str(self._device)), self._now())
+        self.bound = int(peak * (1 + SHARE)) + FLOOR + traces + spare * self.largest
 
     def numbers(self) -> dict[str, int]:
         """Return what is held now, and the bound."""
-        return {
-            "pots_bytes": self.pots,
-            "memory_bytes": self._now(),
-            "memory_bound_bytes": self.bound,
-        }
-
-    def _peak(self) -> int:
-        return max(recent_peak_bytes(str(self._device)), self._now())
+        held = {"pots_bytes": self.pots, "memory_bytes": self._now()}
+        return {**held, "memory_bound_bytes": self.bound}
 
     def _now(self) -> int:
         if self._device.type == "cuda":
-            import torch
-
             return torch.cuda.memory_allocated(self._device)
         return int(psutil.Process().memory_info().rss)

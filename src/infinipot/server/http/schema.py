@@ -11,29 +11,16 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validat
 
 from infinipot.errors import InputError
 from infinipot.reading.sampling import Generation
-from infinipot.server.orders import AnswerOptions, Message, Role
+from infinipot.server.scheduler.requests import AnswerOptions, Message
 
 MOST_MESSAGES = 4096
 MOST_STOPS, MOST_STOP = 4, 256
 USUAL_TOKENS = 1024  # of an answer, where the request does not say
 
-# They say something about the request, not about the answer.
-HARMLESS = frozenset(
-    {
-        "user",
-        "metadata",
-        "store",
-        "service_tier",
-        "parallel_tool_calls",
-        "prompt_cache_key",
-        "prompt_cache_retention",
-        "safety_identifier",
-        "name",
-        "refusal",
-        "annotations",
-        "include_obfuscation",
-    }
-)
+# Fields that say something about the request, not about the answer.
+HARMLESS = frozenset(("user", "metadata", "store", "service_tier", "parallel_tool_calls", "name", "refusal"))
+HARMLESS |= {"prompt_cache_key", "prompt_cache_retention", "safety_identifier", "annotations"}
+HARMLESS |= {"include_obfuscation"}
 # Values of fields we do not serve that ask for nothing.
 NOTHING: dict[str, tuple[Any, ...]] = {
     "tools": ([],),
@@ -63,20 +50,21 @@ def _characters(text: str) -> str:
     return text
 
 
-Text = Annotated[str, AfterValidator(_characters)]
-Stop = Annotated[str, Field(min_length=1, max_length=MOST_STOP), AfterValidator(_characters)]
-Name = Annotated[str, Field(max_length=512), AfterValidator(_characters)]
-Catalyst = Annotated[str, Field(min_length=1, max_length=4096), AfterValidator(_characters)]
+Characters = AfterValidator(_characters)
+Text = Annotated[str, Characters]
+Stop = Annotated[str, Field(min_length=1, max_length=MOST_STOP), Characters]
+Name = Annotated[str, Field(max_length=512), Characters]
+Catalyst = Annotated[str, Field(min_length=1, max_length=4096), Characters]
 Whole = Annotated[int, Field(ge=1, strict=True)]
 
 
-class Asked(BaseModel):
+class Body(BaseModel):
     """A part of a request: unknown fields are looked at, not ignored."""
 
     model_config = ConfigDict(extra="allow", allow_inf_nan=False)
 
     @model_validator(mode="after")
-    def _nothing_unserved(self) -> Asked:
+    def _nothing_unserved(self) -> Body:
         for name, value in (self.model_extra or {}).items():
             plain = NOTHING.get(name, ())
             asks_nothing = value is None or any(value == p and type(value) is type(p) for p in plain)
@@ -85,35 +73,32 @@ class Asked(BaseModel):
         return self
 
 
-class TextPart(Asked):
+class TextPart(Body):
     """Text as a part of a message."""
 
     type: Literal["text"]
     text: Text
 
 
-class ChatMessage(Asked):
+class ChatMessage(Body):
     """One message of a conversation."""
 
     role: Literal["system", "developer", "user", "assistant"]
     content: Text | Annotated[list[TextPart], Field(min_length=1)]
 
     def plain(self) -> Message:
-        """Return it as the kitchen knows it."""
-        role: Role = "system" if self.role == "developer" else self.role
-        content = self.content
-        return Message(
-            role, content if isinstance(content, str) else "\n".join(part.text for part in content)
-        )
+        """Return the message as the scheduler knows it."""
+        parts = [self.content] if isinstance(self.content, str) else [part.text for part in self.content]
+        return Message("system" if self.role == "developer" else self.role, "\n".join(parts))
 
 
-class StreamOptions(Asked):
+class StreamOptions(Body):
     """What a stream says beside the answer."""
 
     include_usage: bool = False
 
 
-class AnswerRequest(Asked):
+class AnswerBody(Body):
     """What chat and completions have in common."""
 
     model: Name | None = Field(None, description="The one model that is served.")
@@ -147,13 +132,8 @@ class AnswerRequest(Asked):
         )
         return AnswerOptions(generation, stops, self.catalyst)
 
-    @property
-    def wants_usage(self) -> bool:
-        """Say whether a stream ends with its usage."""
-        return self.stream_options is not None and self.stream_options.include_usage
 
-
-class ChatRequest(AnswerRequest):
+class ChatBody(AnswerBody):
     """`POST /v1/chat/completions`."""
 
     messages: Annotated[list[ChatMessage], Field(min_length=1, max_length=MOST_MESSAGES)]
@@ -167,13 +147,13 @@ class ChatRequest(AnswerRequest):
         return self.max_tokens if self.max_completion_tokens is None else self.max_completion_tokens
 
     @model_validator(mode="after")
-    def _ends_with_the_user(self) -> ChatRequest:
+    def _ends_with_the_user(self) -> ChatBody:
         if self.messages[-1].role != "user":
             raise ValueError("the last message must be the user's")
         return self
 
 
-class CompletionRequest(AnswerRequest):
+class CompletionBody(AnswerBody):
     """`POST /v1/completions`."""
 
     prompt: Text | Annotated[list[Text], Field(min_length=1, max_length=1)]

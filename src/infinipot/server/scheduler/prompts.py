@@ -1,7 +1,6 @@
 """A conversation as tokens: what is read into the pot, and the end of it, which is asked.
 
-The last message is never distilled before it is answered; of one too long for that, its end.
-Knows tokenizers by their protocol, and neither HTTP nor the model.
+The last message is never distilled before it is answered; of one too long for that, its end is not.
 """
 
 from __future__ import annotations
@@ -13,7 +12,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from infinipot.errors import ConfigError
-from infinipot.server.orders import Message
+from infinipot.server.scheduler.requests import Message
 from infinipot.text.tokenizer import Format, Tokenizer
 
 QUESTION = 400  # characters of a message, from its end, that a catalyst takes for the question
@@ -35,7 +34,7 @@ def format_of(tokenizer: Tokenizer, wanted: str) -> Format:
 class Prompt:
     """A request's tokens."""
 
-    head: array[int]  # to be read; compact, since it may be millions
+    head: array[int]  # to be read; compact, since there may be millions
     tail: list[int]  # to be answered
 
     @property
@@ -81,7 +80,7 @@ def _add(ids: array[int], tokenizer: Tokenizer, before: Sequence[int], text: str
 
 
 def _cut(ids: array[int], start: int, most: int) -> Prompt:
-    """The last message, which begins at `start`, or the end of it, is the tail."""
+    """Split off the tail: the last message, which begins at `start`, or the end of it."""
     at = max(start, len(ids) - most)
     return Prompt(ids[:at], ids[at:].tolist())
 
@@ -94,10 +93,10 @@ def question(text: str) -> str:
     return paragraph[-QUESTION:].partition(" ")[2] or paragraph[-QUESTION:]
 
 
-def names(tenant: str, pot: str, messages: Sequence[Message]) -> list[str]:
+def conversation_names(tenant: str, pot: str, messages: Sequence[Message]) -> list[str]:
     """Return a name for every beginning of a conversation, the empty one first.
 
-    Whoever names a conversation has to know all of it, and to be the same tenant.
+    Only a caller who knows the whole conversation, and is the same tenant, can name it.
     """
     digest = hashlib.blake2b(json.dumps([tenant, pot]).encode(), digest_size=16)
     found = [digest.hexdigest()]

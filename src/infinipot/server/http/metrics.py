@@ -15,7 +15,7 @@ from prometheus_client.core import GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from infinipot.server.orders import Answered, Event, Piece, Reading
+from infinipot.server.scheduler.requests import Answered, Event, Piece, Reading
 
 log = logging.getLogger("infinipot.access")
 
@@ -29,12 +29,13 @@ GAUGES = {
     "memory_bytes": "Bytes this process holds.",
     "memory_bound_bytes": "Bytes it said at the start that it would hold at most.",
 }
+State = Callable[[], dict[str, Any]]
 
 
-class Kitchenware(Collector):
-    """What the kitchen knows at the moment it is asked."""
+class SchedulerCollector(Collector):
+    """What the scheduler knows at the moment it is asked."""
 
-    def __init__(self, state: Callable[[], dict[str, Any]]) -> None:
+    def __init__(self, state: State) -> None:
         self._state = state
 
     def collect(self) -> Iterator[Metric]:
@@ -48,46 +49,38 @@ class Kitchenware(Collector):
 class Metrics:
     """Everything that is counted."""
 
-    def __init__(self, state: Callable[[], dict[str, Any]]) -> None:
+    def __init__(self, state: State) -> None:
         self.registry = CollectorRegistry()
-        self.registry.register(Kitchenware(state))
-        names = ("route", "method", "status")
-        self.requests = Counter("infinipot_requests", "Requests.", names, registry=self.registry)
-        self.seconds = Histogram(
-            "infinipot_request_seconds",
-            "Time of a request.",
-            ["route"],
-            buckets=SECONDS,
-            registry=self.registry,
-        )
-        self.first = Histogram(
-            "infinipot_first_token_seconds",
-            "Time from a request to the first text of its answer.",
-            buckets=SECONDS,
-            registry=self.registry,
-        )
-        self.read = Counter("infinipot_tokens_read", "Tokens read.", registry=self.registry)
-        self.cached = Counter("infinipot_tokens_cached", "Tokens known before.", registry=self.registry)
-        self.written = Counter("infinipot_tokens_generated", "Tokens generated.", registry=self.registry)
-        self.cycles = Counter("infinipot_cycles", "Distillations.", registry=self.registry)
+        self.registry.register(SchedulerCollector(state))
+
+        def counter(name: str, help: str, *labels: str) -> Counter:
+            return Counter(f"infinipot_{name}", help, labels, registry=self.registry)
+
+        def histogram(name: str, help: str, *labels: str) -> Histogram:
+            return Histogram(f"infinipot_{name}", help, labels, buckets=SECONDS, registry=self.registry)
+
+        self.requests = counter("requests", "Requests.", "route", "method", "status")
+        self.seconds = histogram("request_seconds", "Time of a request.", "route")
+        first = "Time from a request to the first text of its answer."
+        self.first = histogram("first_token_seconds", first)
+        self.read = counter("tokens_read", "Tokens read.")
+        self.cached = counter("tokens_cached", "Tokens known before.")
+        self.written = counter("tokens_generated", "Tokens generated.")
+        self.cycles = counter("cycles", "Distillations.")
 
     def text(self) -> bytes:
         """Return the exposition."""
         return generate_latest(self.registry)
 
-    def watch(self) -> Watch:
-        """Return what follows one order."""
-        return Watch(self)
 
-
-class Watch:
-    """Counts what one order does."""
+class RequestMetrics:
+    """Counts what one request does."""
 
     def __init__(self, metrics: Metrics) -> None:
         self._metrics, self._started = metrics, time.perf_counter()
         self._processed: int | None = None
         self._cycles: int | None = None
-        self._spoke = False
+        self._answering = False
 
     def see(self, event: Event) -> None:
         """Take note of an event."""
@@ -99,15 +92,15 @@ class Watch:
             if self._cycles is not None:  # before the first event a kept pot has cycles of its own
                 self._metrics.cycles.inc(max(0, cycles - self._cycles))
             self._cycles = cycles
-        elif isinstance(event, Piece) and not self._spoke:
-            self._spoke = True
+        elif isinstance(event, Piece) and not self._answering:
+            self._answering = True
             self._metrics.first.observe(time.perf_counter() - self._started)
         elif isinstance(event, Answered):
             self._metrics.written.inc(event.usage.completion)
             self._metrics.cached.inc(event.usage.cached)
 
 
-class Counted:
+class MetricsMiddleware:
     """ASGI middleware: counts requests and writes the access log, which has nothing a caller sent."""
 
     def __init__(self, app: ASGIApp, metrics: Metrics) -> None:

@@ -1,4 +1,4 @@
-"""The whole app: routes behind limits, behind the key, counted; its kitchen starts and stops with it."""
+"""The whole app: routes behind limits, behind the key, counted; its scheduler starts and stops with it."""
 
 from __future__ import annotations
 
@@ -13,28 +13,33 @@ from fastapi.openapi.utils import get_openapi
 from starlette.middleware import Middleware
 
 from infinipot import __version__
-from infinipot.server import chat, errors, pages, pots, status
-from infinipot.server.auth import Door
-from infinipot.server.kitchen import Kitchen
-from infinipot.server.limits import Limits
-from infinipot.server.metrics import Counted
-from infinipot.server.service import Service
+from infinipot.server.http import errors, page, pots, routes
+from infinipot.server.http.auth import AuthMiddleware
+from infinipot.server.http.limits import LimitsMiddleware
+from infinipot.server.http.metrics import MetricsMiddleware
+from infinipot.server.http.service import Service
+from infinipot.server.scheduler.scheduler import Scheduler
 from infinipot.server.settings import Settings
-from infinipot.store import PotStore
 
 log = logging.getLogger("infinipot.server")
+ROUTERS = (routes.router, routes.answers, pots.router, page.router)
 ERRORS: dict[int | str, dict[str, Any]] = {
     "4XX": {"description": "Refused; the message says what to do."},
     "5XX": {"description": "The server's fault, or closing."},
 }
+KEYS = {
+    "bearer": {"type": "http", "scheme": "bearer"},
+    "basic": {"type": "http", "scheme": "basic"},
+    "header": {"type": "apiKey", "in": "header", "name": "X-API-Key"},
+}
 
 
-def create_app(settings: Settings, kitchen: Kitchen, store: PotStore, ready_first: bool = False) -> FastAPI:
-    """Return the app; its kitchen is started when it is, and asked to finish when it stops.
+def create_app(settings: Settings, scheduler: Scheduler, ready_first: bool = False) -> FastAPI:
+    """Return the app; its scheduler is started when it is, and asked to finish when it stops.
 
-    With `ready_first` nothing is answered before the kitchen is ready: for where nobody asks /ready.
+    With `ready_first` nothing is answered before the scheduler is ready: for where nobody asks /ready.
     """
-    service = Service(settings, kitchen, store)
+    service = Service(settings, scheduler)
 
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
@@ -49,7 +54,7 @@ def create_app(settings: Settings, kitchen: Kitchen, store: PotStore, ready_firs
             service.closing = True
             await starting
             if service.failed is None:
-                await asyncio.to_thread(kitchen.stop, settings.drain_s)
+                await asyncio.to_thread(scheduler.stop, settings.drain_s)
 
     app = FastAPI(
         title="InfiniPot",
@@ -61,26 +66,26 @@ def create_app(settings: Settings, kitchen: Kitchen, store: PotStore, ready_firs
         responses=ERRORS,
         lifespan=lifespan,
         middleware=[  # the first is the outermost
-            Middleware(Counted, metrics=service.metrics),
-            Middleware(pages.Careful),
-            Middleware(Door, settings=settings),
-            Middleware(Limits, settings=settings),
+            Middleware(MetricsMiddleware, metrics=service.metrics),
+            Middleware(page.SecurityHeaders),
+            Middleware(AuthMiddleware, settings=settings),
+            Middleware(LimitsMiddleware, settings=settings),
         ],
     )
     app.state.service = service
-    for module in (status, chat, pots, pages):
-        app.include_router(module.router)
+    for router in ROUTERS:
+        app.include_router(router)
     errors.install(app)
     app.openapi = lambda: _document(app)  # type: ignore[method-assign]  # FastAPI's own way to do it
     return app
 
 
 async def _start(service: Service) -> None:
-    """Warm up beside the open door: /health answers, /ready says not yet."""
+    """Warm up while the server answers already: /health says ok, /ready says not yet."""
     try:
-        await asyncio.to_thread(service.kitchen.start)
+        await asyncio.to_thread(service.scheduler.start)
     except Exception as error:  # whatever it is, the process must end with it: `serve` raises it
-        log.error("the kitchen did not start: %s", error)
+        log.error("the scheduler did not start: %s", error)
         service.failed = error
 
 
@@ -90,13 +95,8 @@ def _document(app: FastAPI) -> dict[str, Any]:
         made = get_openapi(
             title=app.title, version=app.version, description=app.description, routes=app.routes
         )
-        schemes = {
-            "bearer": {"type": "http", "scheme": "bearer"},
-            "basic": {"type": "http", "scheme": "basic"},
-            "header": {"type": "apiKey", "in": "header", "name": "X-API-Key"},
-        }
-        made.setdefault("components", {})["securitySchemes"] = schemes
-        made["security"] = [{name: []} for name in schemes]
+        made.setdefault("components", {})["securitySchemes"] = KEYS
+        made["security"] = [{name: []} for name in KEYS]
         made["paths"]["/health"]["get"]["security"] = []
         app.openapi_schema = made
     return app.openapi_schema

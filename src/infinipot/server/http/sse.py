@@ -1,4 +1,4 @@
-"""Server-sent events from an order: comments keep the line open, and a caller that leaves frees its slot."""
+"""A request's events as a stream: comments keep the line open, and a caller that leaves frees its slot."""
 
 from __future__ import annotations
 
@@ -13,10 +13,9 @@ from sse_starlette.sse import SendTimeoutError
 from starlette.types import Receive, Scope, Send
 
 from infinipot.errors import InfiniPotError
-from infinipot.server import errors
-from infinipot.server.orders import Event
-from infinipot.server.service import Service
-from infinipot.server.ticket import Ticket
+from infinipot.server.http import errors
+from infinipot.server.http.service import Service
+from infinipot.server.scheduler.requests import Event, RequestHandle
 
 KEEP_ALIVE_S = 15
 SEND_S = 60.0  # a client that takes nothing for so long is let go
@@ -24,41 +23,35 @@ PEEK_S = 1.0  # how long a stream waits for its first event: an error then still
 
 SSE = {"text/event-stream": {"schema": {"type": "string"}}}  # for the OpenAPI document
 
-Said = dict[str, str]  # "data", and "event" where it has a name
-Render = Callable[[AsyncIterator[Event]], AsyncGenerator[Said, None]]
+Sent = dict[str, str]  # "data", and "event" where it has a name
+Render = Callable[[AsyncIterator[Event]], AsyncGenerator[Sent, None]]
 
 
-def said(data: dict[str, Any], event: str | None = None) -> Said:
+def sent(data: dict[str, Any], event: str | None = None) -> Sent:
     """Return one server-sent event; ASCII, so that no character can be taken for the end of a line."""
     return {"data": json.dumps(data)} | ({} if event is None else {"event": event})
 
 
-def told(error: Exception) -> dict[str, Any]:
+def error_object(error: Exception) -> dict[str, Any]:
     """Return an error as its caller may see it; what is not the caller's doing goes to the log."""
     if not isinstance(error, InfiniPotError):
         errors.log.error("a stream failed", exc_info=error)
     return errors.body(errors.refusal(error))
 
 
-async def stream(service: Service, ticket: Ticket, render: Render) -> EventStream:
-    """Return an order's events as a stream, or raise what went wrong before there were any."""
-    events = service.events(ticket)
-    first = asyncio.ensure_future(_next(events))
+async def stream(service: Service, handle: RequestHandle, render: Render) -> EventStream:
+    """Return a request's events as a stream, or raise what went wrong before there were any."""
+    events = service.events(handle)
+    first = asyncio.ensure_future(anext(events, None))
     try:
         await asyncio.wait({first}, timeout=PEEK_S)
         if first.done():
             first.result()
     except BaseException:
         first.cancel()
-        ticket.cancel()
+        handle.cancel()
         raise
-    return EventStream(render(_resumed(first, events)), ticket, first)
-
-
-async def _next(events: AsyncIterator[Event]) -> Event | None:
-    async for event in events:
-        return event
-    return None
+    return EventStream(render(_resumed(first, events)), handle, first)
 
 
 async def _resumed(
@@ -75,10 +68,10 @@ async def _resumed(
 
 
 class EventStream(EventSourceResponse):
-    """A stream that takes its order back, however it ends: also before its first byte was sent."""
+    """A stream that gives its request up, however it ends: also before its first byte was sent."""
 
     def __init__(
-        self, content: AsyncGenerator[Said, None], ticket: Ticket, first: asyncio.Future[Event | None]
+        self, content: AsyncGenerator[Sent, None], handle: RequestHandle, first: asyncio.Future[Event | None]
     ) -> None:
         super().__init__(
             content,
@@ -87,7 +80,7 @@ class EventStream(EventSourceResponse):
             send_timeout=SEND_S,
             sep="\n",
         )
-        self._content, self._ticket, self._first = content, ticket, first
+        self._content, self._handle, self._first = content, handle, first
         self.after: Callable[[], Awaitable[object]] | None = None  # what is to be done when it is over
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -96,7 +89,7 @@ class EventStream(EventSourceResponse):
             with suppress(SendTimeoutError):
                 await super().__call__(scope, receive, send)
         finally:
-            self._ticket.cancel()
+            self._handle.cancel()
             self._first.cancel()
             with suppress(RuntimeError):  # it is being closed already
                 await self._content.aclose()

@@ -11,11 +11,11 @@ from starlette.datastructures import MutableHeaders
 from starlette.responses import FileResponse, HTMLResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from infinipot.server.errors import ApiError
+from infinipot.server.http.errors import ApiError
 
 router = APIRouter(include_in_schema=False)
 
-FOLDER = Path(__file__).parent / "page"
+FOLDER = Path(__file__).parents[1] / "page"
 TYPES = {".html": "text/html", ".js": "text/javascript", ".css": "text/css", ".svg": "image/svg+xml"}
 HEADERS = {
     "Content-Security-Policy": (
@@ -29,7 +29,7 @@ HEADERS = {
 }
 
 
-class Careful:
+class SecurityHeaders:
     """ASGI middleware that tells browsers what they may do with any answer of ours."""
 
     def __init__(self, app: ASGIApp) -> None:
@@ -51,17 +51,12 @@ class Careful:
 @router.get("/")
 async def page() -> Response:
     """Return the page."""
-    return _file("index.html")
+    return await asset("index.html")
 
 
 @router.get("/page/{name}")
 async def asset(name: str) -> Response:
-    """Return one of the page's files."""
-    return _file(name)
-
-
-def _file(name: str) -> Response:
-    """Return a file by its name in the folder's own list: no name can lead elsewhere."""
+    """Return one of the page's files by its name in the folder's own list: no name can lead elsewhere."""
     known = {path.name: path for path in FOLDER.iterdir() if path.suffix in TYPES}
     if name not in known:
         raise ApiError(404, "the page has no such file")
@@ -70,20 +65,16 @@ def _file(name: str) -> Response:
 
 @router.get("/docs")
 async def docs(request: Request) -> Response:
-    """Return every route in one plain list."""
-    return HTMLResponse(listing(request.app.openapi()))
-
-
-def listing(document: dict[str, Any]) -> str:
-    """Return an OpenAPI document as HTML that needs neither style nor script."""
+    """Return every route in one plain list: HTML that needs neither style nor script."""
+    document: dict[str, Any] = request.app.openapi()
     rows = "".join(
         f"<dt><code>{html.escape(method.upper())} {html.escape(path)}</code></dt>"
-        f"<dd>{html.escape(told.get('description') or told.get('summary', ''))}</dd>"
+        f"<dd>{html.escape(route.get('description') or route.get('summary', ''))}</dd>"
         for path, methods in document["paths"].items()
-        for method, told in methods.items()
+        for method, route in methods.items()
     )
     title = html.escape(document["info"]["title"])
-    return (
+    return HTMLResponse(
         f"<!doctype html><html lang=en><meta charset=utf-8><title>{title}</title>"
         f"<meta name=viewport content='width=device-width'><h1>{title}</h1>"
         "<p>Every field: <a href=openapi.json>openapi.json</a>, for any OpenAPI viewer. "

@@ -18,8 +18,8 @@ from typing import IO
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response, StreamingResponse
 
-from infinipot.server.errors import ApiError
-from infinipot.server.service import Service
+from infinipot.server.http.errors import ApiError
+from infinipot.server.http.service import Service
 from infinipot.store import PotStore
 from infinipot.text.files import Decoder
 
@@ -28,7 +28,7 @@ UPLOAD = "the upload"
 
 
 @dataclass(frozen=True)
-class Spooled:
+class Upload:
     """An upload that is all here."""
 
     path: Path
@@ -37,55 +37,39 @@ class Spooled:
 
 
 @asynccontextmanager
-async def spooled(request: Request, text: bool) -> AsyncIterator[Spooled]:
+async def received(request: Request, service: Service, text: bool) -> AsyncIterator[Upload]:
     """Take in the body; of a text, every byte is checked to be UTF-8 before the next is read."""
-    service = Service.of(request)
-    folder = await asyncio.to_thread(
-        tempfile.TemporaryDirectory, prefix="infinipot-", dir=service.settings.spool
-    )
-    try:
-        path = Path(folder.name) / "upload"
-        with one_of(service), path.open("wb") as file:
+    async with _folder(service.settings.spool) as folder:
+        path = folder / "upload"
+        with service.one_upload(), path.open("wb") as file:
             intake = _Intake(file, Decoder(UPLOAD) if text else None)
             await _receive(request, intake)
-        yield Spooled(path, intake.digest.hexdigest(), intake.size)
-    finally:
-        await asyncio.shield(asyncio.to_thread(folder.cleanup))
+        yield Upload(path, intake.digest.hexdigest(), intake.size)
 
 
-async def exported(store: PotStore, name: str, spool: Path) -> Response:
+async def exported(pots: PotStore, name: str, folder: Path) -> Response:
     """Return a pot's file; the copy that is sent is gone from the disk before its first byte is."""
-    folder = await asyncio.to_thread(tempfile.TemporaryDirectory, prefix="infinipot-", dir=spool)
-    try:
-        path = Path(folder.name) / "pot"
-        await asyncio.to_thread(store.export, name, path)
-        file = path.open("rb")
-        size = path.stat().st_size
-    finally:
-        await asyncio.shield(asyncio.to_thread(folder.cleanup))
+    async with _folder(folder) as temporary:
+        path = temporary / "pot"
+        await asyncio.to_thread(pots.export, name, path)
+        file, size = path.open("rb"), path.stat().st_size
     headers = {"Content-Length": str(size), "Content-Disposition": f'attachment; filename="{name}.pot"'}
     return StreamingResponse(_blocks(file), headers=headers, media_type="application/octet-stream")
+
+
+@asynccontextmanager
+async def _folder(parent: Path) -> AsyncIterator[Path]:
+    folder = await asyncio.to_thread(tempfile.TemporaryDirectory, prefix="infinipot-", dir=parent)
+    try:
+        yield Path(folder.name)
+    finally:
+        await asyncio.shield(asyncio.to_thread(folder.cleanup))
 
 
 def _blocks(file: IO[bytes]) -> Iterator[bytes]:
     with file:
         while block := file.read(BLOCK):
             yield block
-
-
-class one_of:  # noqa: N801  reads as a part of `with`
-    """One of the few uploads that are received at once: they fill a disk."""
-
-    def __init__(self, service: Service) -> None:
-        self._service = service
-
-    def __enter__(self) -> None:
-        if self._service.uploads >= self._service.settings.max_uploads:
-            raise ApiError(429, "too many uploads at once: try again", code="busy", retry_after=5)
-        self._service.uploads += 1
-
-    def __exit__(self, *_: object) -> None:
-        self._service.uploads -= 1
 
 
 class _Intake:
@@ -122,10 +106,6 @@ async def _receive(request: Request, intake: _Intake) -> None:
     except ClientDisconnect:
         raise ApiError(499, "the client left before the upload was whole") from None
     except OSError as error:
-        raise _no_room(error) from error
-
-
-def _no_room(error: OSError) -> ApiError:
-    full = error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
-    said = "the server's disk is full: try again later" if full else "the server cannot keep uploads now"
-    return ApiError(507, said, code="no_room")
+        full = error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+        said = "the server's disk is full: try again later" if full else "the server cannot keep uploads now"
+        raise ApiError(507, said, code="no_room") from error

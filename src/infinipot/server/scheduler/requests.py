@@ -1,8 +1,10 @@
-"""What a request asks of the kitchen, and what comes back: plain data, no HTTP, no tensors."""
+"""What the scheduler can be asked for, and the events that come back: plain data, no HTTP, no tensors."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import asyncio
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
@@ -24,7 +26,7 @@ class BusyError(InfiniPotError):
 
 
 class FaultError(InfiniPotError):
-    """The server's fault, not the caller's: out of memory, or an error of our own."""
+    """The server's fault, not the caller's: out of memory, or an error of its own."""
 
 
 @dataclass(frozen=True)
@@ -45,7 +47,7 @@ class AnswerOptions:
 
 
 @dataclass(frozen=True)
-class Talk:
+class ChatRequest:
     """Answer the last message of a conversation, about a kept pot if one is named."""
 
     tenant: str
@@ -56,7 +58,7 @@ class Talk:
 
 
 @dataclass(frozen=True)
-class Continue:
+class CompletionRequest:
     """Go on from a text."""
 
     tenant: str
@@ -65,7 +67,7 @@ class Continue:
 
 
 @dataclass(frozen=True, eq=False)
-class Brew:
+class ReadIntoPot:
     """Read a file into a kept pot."""
 
     tenant: str
@@ -79,7 +81,7 @@ class Brew:
     catalyst: str = "general"
 
 
-Order = Talk | Continue | Brew
+Request = ChatRequest | CompletionRequest | ReadIntoPot
 
 
 @dataclass(frozen=True)
@@ -98,9 +100,9 @@ class Reading:
     progress: Progress
     processed: int  # tokens of this request that are done, those known before included
     cached: int
-    total: int | None  # tokens of this request; None where the text is still being split
+    total: int | None  # tokens of this request; None for a file, which is still being split
     seconds: float
-    bytes: int = 0  # of a file, how much was taken so far
+    bytes: int = 0  # of a file, how much was read so far
 
 
 @dataclass(frozen=True)
@@ -127,3 +129,32 @@ class Kept:
 
 
 Event = Reading | Piece | Answered | Kept
+
+
+class RequestHandle:
+    """A submitted request: its events, from the scheduler's thread to an event loop, and a way to cancel."""
+
+    def __init__(self, request: Request, wake: Callable[[], None] = lambda: None) -> None:
+        self.request, self.cancelled = request, False
+        self._wake, self._loop = wake, asyncio.get_running_loop()
+        self._events: asyncio.Queue[Event | Exception] = asyncio.Queue()
+
+    def cancel(self) -> None:
+        """Give the request up: its slot is free within one chunk."""
+        self.cancelled = True
+        self._wake()
+
+    def put(self, event: Event | Exception) -> None:
+        """Hand over an event; called from the scheduler's thread."""
+        with suppress(RuntimeError):  # the loop is closed: there is no listener
+            self._loop.call_soon_threadsafe(self._events.put_nowait, event)
+
+    async def __aiter__(self) -> AsyncIterator[Event]:
+        """Yield events up to the last; raise what went wrong."""
+        while True:
+            event = await self._events.get()
+            if isinstance(event, Exception):
+                raise event
+            yield event
+            if isinstance(event, Answered | Kept):
+                return

@@ -9,17 +9,17 @@ from contextlib import AsyncExitStack
 from dataclasses import asdict
 from typing import Annotated, Any, TypeVar
 
-from fastapi import APIRouter, Query, Request
+from fastapi import APIRouter, Depends, Query, Request
 from fastapi import Path as InPath
 from starlette.responses import JSONResponse, Response
 
 from infinipot.errors import StoreError
-from infinipot.server.errors import ApiError
-from infinipot.server.objects import pot_object, reading_object
-from infinipot.server.orders import Brew, Event, FaultError, Kept, Reading
-from infinipot.server.service import Service, require, tenant, unless_gone
-from infinipot.server.spool import UPLOAD, exported, spooled
-from infinipot.server.streams import SSE, Said, said, stream, told
+from infinipot.server.http.errors import ApiError
+from infinipot.server.http.objects import pot_object, reading_object
+from infinipot.server.http.service import Pots, Served, Service, Tenant, require, unless_gone
+from infinipot.server.http.sse import SSE, Sent, error_object, sent, stream
+from infinipot.server.http.uploads import UPLOAD, exported, received
+from infinipot.server.scheduler.requests import Event, FaultError, Kept, Reading, ReadIntoPot
 from infinipot.store import Card, PotStore
 from infinipot.store.names import check
 
@@ -36,89 +36,104 @@ Streamed = Annotated[
 
 TEXT = {"requestBody": {"required": True, "content": {"text/plain": {"schema": {"type": "string"}}}}}
 FILE_BODY = {"application/octet-stream": {"schema": {"type": "string", "format": "binary"}}}
+FILE = {"requestBody": {"required": True, "content": FILE_BODY}}
 MADE: dict[int | str, dict[str, Any]] = {201: {"description": "The pot.", "content": SSE}}
 
 
+async def _card(pots: Pots, name: Name) -> Card:
+    await require(pots, name)
+    return await asyncio.to_thread(pots.card, name)
+
+
+async def _new(pots: Pots, name: Name, replace: Replace = False) -> str:
+    """Refuse a name that is taken, before the upload is taken in."""
+    if check(name) in await asyncio.to_thread(pots.names) and not replace:
+        said = f"there is a pot '{name}' already: append to it, add ?replace=true, or choose another name"
+        raise ApiError(409, said, param="name", code="pot_exists")
+    return name
+
+
+KnownCard = Annotated[Card, Depends(_card)]
+NewName = Annotated[str, Depends(_new)]
+
+
 @router.get("")
-async def pots(request: Request) -> dict[str, Any]:
+async def listed(pots: Pots) -> dict[str, Any]:
     """List your pots."""
-    cards = await asyncio.to_thread(Service.of(request).pots(request).cards)
+    cards = await asyncio.to_thread(pots.cards)
     return {"object": "list", "data": [pot_object(name, card) for name, card in cards.items()]}
 
 
 @router.post("/{name}", status_code=201, responses=MADE, openapi_extra=TEXT)
 async def make(
     request: Request,
-    name: Name,
+    service: Served,
+    tenant: Tenant,
+    name: NewName,
     title: Title = None,
     replace: Replace = False,
     catalyst: Catalyst = "general",
     streamed: Streamed = False,
 ) -> Response:
     """Read a text, the body as it is, into a new pot."""
-    await _check_new(Service.of(request).pots(request), name, replace)
-    brew = {"replace": replace, "catalyst": catalyst, "title": title or name}
-    return await _brewed(request, name, streamed, brew)
+    wanted = {"title": title or name, "replace": replace, "catalyst": catalyst}
+    return await _read(request, service, streamed, {"tenant": tenant, "name": name, **wanted})
 
 
 @router.post("/{name}/append", status_code=201, responses=MADE, openapi_extra=TEXT)
-async def append(request: Request, name: Name, title: Title = None, streamed: Streamed = False) -> Response:
+async def append(
+    request: Request,
+    service: Served,
+    tenant: Tenant,
+    name: Name,
+    card: KnownCard,
+    title: Title = None,
+    streamed: Streamed = False,
+) -> Response:
     """Read more text into a pot."""
-    card = await _card(Service.of(request).pots(request), name)
-    brew = {"append": True, "title": title or card.title}
-    return await _brewed(request, name, streamed, brew)
+    wanted = {"title": title or card.title, "append": True}
+    return await _read(request, service, streamed, {"tenant": tenant, "name": name, **wanted})
 
 
 @router.get("/{name}")
-async def show(request: Request, name: Name) -> dict[str, Any]:
+async def show(name: Name, card: KnownCard) -> dict[str, Any]:
     """Show a pot."""
-    return pot_object(name, await _card(Service.of(request).pots(request), name))
+    return pot_object(name, card)
 
 
 @router.delete("/{name}")
-async def delete(request: Request, name: Name) -> dict[str, Any]:
+async def delete(pots: Pots, name: Name) -> dict[str, Any]:
     """Delete a pot."""
-    store = Service.of(request).pots(request)
-    await require(store, name)
-    await asyncio.to_thread(_now, store, name, lambda: store.remove(name))
+    await require(pots, name)
+    await asyncio.to_thread(_now, pots, name, lambda: pots.remove(name))
     return {"id": name, "object": "pot", "deleted": True}
 
 
 @router.get("/{name}/words", response_class=JSONResponse)
-async def words(request: Request, name: Name) -> Response:
+async def words(service: Served, tenant: Tenant, name: Name, card: KnownCard) -> Response:
     """Show the words a pot still holds, and how many of its heads hold them."""
-    service = Service.of(request)
-    card = await _card(service.pots(request), name)
-    who = tenant(request)
 
-    def told() -> str:  # of a large pot it takes seconds: away from the event loop
-        found = [asdict(word) for word in service.kitchen.words(who, name)]
-        return json.dumps({"words": found, "tokens_read": card.tokens_read, "held": len(found)})
+    def found() -> str:  # of a large pot it takes seconds: away from the event loop
+        words = [asdict(word) for word in service.scheduler.words(tenant, name)]
+        return json.dumps({"words": words, "tokens_read": card.tokens_read, "held": len(words)})
 
-    return Response(await asyncio.to_thread(told), media_type="application/json")
+    return Response(await asyncio.to_thread(found), media_type="application/json")
 
 
 @router.get("/{name}/file", response_class=Response, responses={200: {"content": FILE_BODY}})
-async def download(request: Request, name: Name) -> Response:
+async def download(service: Served, pots: Pots, name: Name, card: KnownCard) -> Response:  # noqa: ARG001
     """Export a pot as a file that another server, or `infinipot pots import`, takes in."""
-    service = Service.of(request)
-    store = service.pots(request)
-    await _card(store, name)
-    return await exported(store, name, service.settings.spool)
+    return await exported(pots, name, service.settings.spool)
 
 
-@router.put(
-    "/{name}/file",
-    status_code=201,
-    openapi_extra={"requestBody": {"required": True, "content": FILE_BODY}},
-)
-async def bring(request: Request, name: Name, replace: Replace = False) -> dict[str, Any]:
+@router.put("/{name}/file", status_code=201, openapi_extra=FILE)
+async def bring(
+    request: Request, service: Served, pots: Pots, name: NewName, replace: Replace = False
+) -> dict[str, Any]:
     """Import a pot; it gets its name only when all of it was checked."""
-    store = Service.of(request).pots(request)
-    await _check_new(store, name, replace)
-    async with spooled(request, text=False) as upload:
+    async with received(request, service, text=False) as upload:
         try:
-            card = await asyncio.to_thread(_now, store, name, lambda: store.bring(upload.path, name, replace))
+            card = await asyncio.to_thread(_now, pots, name, lambda: pots.bring(upload.path, name, replace))
         except StoreError as error:
             if isinstance(error.__cause__, OSError) or str(upload.path) not in str(error):
                 raise  # of the store, not of what was sent
@@ -127,20 +142,18 @@ async def bring(request: Request, name: Name, replace: Replace = False) -> dict[
     return pot_object(name, card)
 
 
-async def _brewed(request: Request, name: str, streamed: bool, brew: dict[str, Any]) -> Response:
+async def _read(request: Request, service: Service, streamed: bool, wanted: dict[str, Any]) -> Response:
     """Take the text in, have it read, and answer with the pot, or with a stream that ends in it."""
     _check_type(request)
-    service = Service.of(request)
     service.check_open()  # before gigabytes are sent in vain
     async with AsyncExitStack() as stack:
-        text = await stack.enter_async_context(spooled(request, text=True))
-        order = Brew(tenant(request), name, text.path, sha256=text.sha256, bytes=text.bytes, **brew)
-        ticket = service.submit(order)
+        text = await stack.enter_async_context(received(request, service, text=True))
+        handle = service.submit(ReadIntoPot(file=text.path, sha256=text.sha256, bytes=text.bytes, **wanted))
         if streamed or "text/event-stream" in request.headers.get("accept", ""):
-            answer = await stream(service, ticket, lambda events: _steps(events, text.bytes))
-            answer.status_code, answer.after = 201, stack.pop_all().aclose  # the kitchen still reads the file
+            answer = await stream(service, handle, lambda events: _steps(events, text.bytes))
+            answer.status_code, answer.after = 201, stack.pop_all().aclose  # the file is still being read
             return answer
-        return JSONResponse(await unless_gone(request, _kept(service.events(ticket))), 201)
+        return JSONResponse(await unless_gone(request, _kept(service.events(handle))), 201)
 
 
 async def _kept(events: AsyncIterator[Event]) -> dict[str, Any]:
@@ -150,17 +163,17 @@ async def _kept(events: AsyncIterator[Event]) -> dict[str, Any]:
     raise FaultError("reading ended early: send the text again")
 
 
-async def _steps(events: AsyncIterator[Event], bytes_total: int) -> AsyncGenerator[Said, None]:
+async def _steps(events: AsyncIterator[Event], bytes_total: int) -> AsyncGenerator[Sent, None]:
     try:
         async for event in events:
             if isinstance(event, Reading):
-                yield said(reading_object(event, bytes_total), "progress")
+                yield sent(reading_object(event, bytes_total), "progress")
             elif isinstance(event, Kept):
-                yield said(pot_object(event.name, event.card), "done")
+                yield sent(pot_object(event.name, event.card), "done")
                 return
         raise FaultError("reading ended early: send the text again")
     except Exception as error:
-        yield said(told(error), "error")
+        yield sent(error_object(error), "error")
 
 
 def _check_type(request: Request) -> None:
@@ -173,19 +186,7 @@ def _check_type(request: Request) -> None:
         raise ApiError(415, "send the text as UTF-8: convert it with `iconv -t utf-8`")
 
 
-def _now(store: PotStore, name: str, work: Callable[[], T]) -> T:
-    """Write, or say at once that somebody else does: whoever waits for a lock keeps a thread from others."""
-    with store.lock(name, wait_s=0):
+def _now(pots: PotStore, name: str, work: Callable[[], T]) -> T:
+    """Write, or say at once that another writer does: waiting for a lock would keep a thread from others."""
+    with pots.lock(name, wait_s=0):
         return work()
-
-
-async def _card(store: PotStore, name: str) -> Card:
-    await require(store, name)
-    return await asyncio.to_thread(store.card, name)
-
-
-async def _check_new(store: PotStore, name: str, replace: bool) -> None:
-    """Refuse a name that is taken, before the upload is taken in."""
-    if check(name) in await asyncio.to_thread(store.names) and not replace:
-        said = f"there is a pot '{name}' already: append to it, add ?replace=true, or choose another name"
-        raise ApiError(409, said, param="name", code="pot_exists")

@@ -1,4 +1,4 @@
-"""Nobody gets past without a key: every path and method, known or not, but `GET /health`.
+"""A key for every path and method, known or not, but `GET /health`.
 
 Keys come as `Authorization: Bearer KEY`, as `X-API-Key: KEY`, or, for browsers and `curl -u`, as the password
 of HTTP Basic. Never in an address: addresses are logged.
@@ -9,24 +9,22 @@ no key is set, so is a name that merely points here (DNS rebinding).
 from __future__ import annotations
 
 import base64
-import binascii
-from collections.abc import Sequence
 from urllib.parse import urlsplit
 
 from starlette.datastructures import Headers
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from infinipot.server.errors import ApiError, respond
+from infinipot.server.http.errors import ApiError, respond
 from infinipot.server.settings import Settings
 
 NO_KEY = "this server needs a key: send `Authorization: Bearer KEY`"
 WRONG_KEY = "this key is not known here: check it, and that its header came once only"
 OTHER_SITE = "a page of another site may not use this server: open the server's own page"
-OTHER_NAME = "this server answers to localhost only while it has no key: start it with --api-key"
+OTHER_NAME = "this server answers to localhost only while its operator has set no key: ask localhost"
 LOCAL_NAMES = frozenset({"localhost", "127.0.0.1", "::1"})
 
 
-class Door:
+class AuthMiddleware:
     """ASGI middleware that lets in who may come, and notes the tenant in the request's state."""
 
     def __init__(self, app: ASGIApp, settings: Settings) -> None:
@@ -35,48 +33,41 @@ class Door:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Let a request in, or refuse it."""
-        if scope["type"] == "lifespan":
-            await self._app(scope, receive, send)
-            return
-        if scope["type"] != "http":  # no route of ours is a websocket
+        if scope["type"] == "websocket":  # no route of ours is one
             await send({"type": "websocket.close", "code": 1008})
             return
-        if is_open(scope):
-            await self._app(scope, receive, send)
-            return
-        headers = Headers(scope=scope)
-        tenant = self._keys.tenant(given_key(headers))
-        refused = self._refused(scope["method"], headers, tenant)
-        if refused is not None:
-            answer = respond(refused)
-            if refused.status == 401:
-                answer.headers["WWW-Authenticate"] = 'Basic realm="infinipot", charset="UTF-8"'
-            await answer(scope, receive, send)
-            return
-        scope.setdefault("state", {})["tenant"] = tenant
+        if scope["type"] == "http" and not _is_open(scope):
+            try:
+                scope.setdefault("state", {})["tenant"] = self._tenant(scope["method"], Headers(scope=scope))
+            except ApiError as refused:
+                answer = respond(refused)
+                if refused.status == 401:
+                    answer.headers["WWW-Authenticate"] = 'Basic realm="infinipot", charset="UTF-8"'
+                await answer(scope, receive, send)
+                return
         await self._app(scope, receive, send)
 
-    def _refused(self, method: str, headers: Headers, tenant: str | None) -> ApiError | None:
+    def _tenant(self, method: str, headers: Headers) -> str:
+        """Return whose key came, or refuse the request."""
+        key = _key(headers)
+        tenant = self._keys.tenant(key)
         if tenant is None:
-            said = NO_KEY if given_key(headers) is None else WRONG_KEY
-            return ApiError(401, said, code="invalid_api_key")
-        if from_elsewhere(method, headers):
-            return ApiError(403, OTHER_SITE, code="cross_site")
+            raise ApiError(401, NO_KEY if key is None else WRONG_KEY, code="invalid_api_key")
+        if _from_elsewhere(method, headers):
+            raise ApiError(403, OTHER_SITE, code="cross_site")
         if self._names is not None and _name(headers.get("host", "")) not in self._names:
-            return ApiError(403, OTHER_NAME, code="unknown_host")
-        return None
+            raise ApiError(403, OTHER_NAME, code="unknown_host")
+        return tenant
 
 
-def is_open(scope: Scope) -> bool:
-    """Say whether a request needs no key."""
+def _is_open(scope: Scope) -> bool:
     return scope["path"] == "/health" and scope["method"] in ("GET", "HEAD")
 
 
-def given_key(headers: Headers) -> bytes | None:
+def _key(headers: Headers) -> bytes | None:
     """Return the key a request brings; None where it brings none, or several headers of one name."""
     for name, read in (("authorization", _authorization), ("x-api-key", str.encode)):
-        values: Sequence[str] = headers.getlist(name)
-        if values:
+        if values := headers.getlist(name):
             return read(values[0]) if len(values) == 1 else None
     return None
 
@@ -88,13 +79,12 @@ def _authorization(value: str) -> bytes | None:
     if scheme.lower() != "basic":
         return None
     try:
-        decoded = base64.b64decode(rest.strip(), validate=True)
-    except (binascii.Error, ValueError):
+        return base64.b64decode(rest.strip(), validate=True).partition(b":")[2]
+    except ValueError:
         return None
-    return decoded.partition(b":")[2]
 
 
-def from_elsewhere(method: str, headers: Headers) -> bool:
+def _from_elsewhere(method: str, headers: Headers) -> bool:
     """Say whether a browser sent this for a page of another origin; a link that is followed is harmless."""
     site, mode, purpose = (headers.get(f"sec-fetch-{name}") for name in ("site", "mode", "dest"))
     if site in ("cross-site", "same-site"):

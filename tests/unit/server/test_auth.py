@@ -12,7 +12,7 @@ import anyio
 import pytest
 from starlette.routing import BaseRoute
 
-from fake_kitchen import FakeKitchen
+from fake_scheduler import FakeScheduler
 from infinipot.errors import ConfigError
 from infinipot.server import keys as keys_module
 from infinipot.server.keys import Keys
@@ -41,8 +41,8 @@ def paths(app: Any) -> set[str]:
     return {path.replace("{name:path}", "toy").replace("{name}", "book") for path in found}
 
 
-def test_every_route_but_health_needs_the_key(locked: Settings, kitchen: FakeKitchen) -> None:
-    app = made(locked, kitchen)
+def test_every_route_but_health_needs_the_key(locked: Settings, scheduler: FakeScheduler) -> None:
+    app = made(locked, scheduler)
     nobody = Client(app)
     every = paths(app)
     assert {
@@ -75,11 +75,11 @@ def test_every_route_but_health_needs_the_key(locked: Settings, kitchen: FakeKit
         else:
             seen.add((method, path))
     assert seen == OPEN
-    assert kitchen.orders == []
+    assert scheduler.requests == []
 
 
-def test_every_documented_route_answers_with_the_key(locked: Settings, kitchen: FakeKitchen) -> None:
-    app = made(locked, kitchen)
+def test_every_documented_route_answers_with_the_key(locked: Settings, scheduler: FakeScheduler) -> None:
+    app = made(locked, scheduler)
     known = Client(app, Authorization=f"Bearer {KEY}")
     for path in paths(app):
         assert known("GET", path).status_code != 401
@@ -95,8 +95,8 @@ def test_every_documented_route_answers_with_the_key(locked: Settings, kitchen: 
         {"Authorization": "Basic " + base64.b64encode(f":{OTHER_KEY}".encode()).decode()},
     ],
 )
-def test_ways_to_send_a_key(locked: Settings, kitchen: FakeKitchen, headers: dict[str, str]) -> None:
-    assert Client(made(locked, kitchen), **headers)("GET", "/v1/models").status_code == 200
+def test_ways_to_send_a_key(locked: Settings, scheduler: FakeScheduler, headers: dict[str, str]) -> None:
+    assert Client(made(locked, scheduler), **headers)("GET", "/v1/models").status_code == 200
 
 
 @pytest.mark.parametrize(
@@ -117,18 +117,18 @@ def test_ways_to_send_a_key(locked: Settings, kitchen: FakeKitchen, headers: dic
         {"Cookie": f"key={KEY}"},
     ],
 )
-def test_what_is_no_key(locked: Settings, kitchen: FakeKitchen, headers: dict[str, str]) -> None:
-    assert Client(made(locked, kitchen), **headers)("GET", "/v1/models").status_code == 401
+def test_what_is_no_key(locked: Settings, scheduler: FakeScheduler, headers: dict[str, str]) -> None:
+    assert Client(made(locked, scheduler), **headers)("GET", "/v1/models").status_code == 401
 
 
-def test_a_key_in_an_address_is_none(locked: Settings, kitchen: FakeKitchen) -> None:
+def test_a_key_in_an_address_is_none(locked: Settings, scheduler: FakeScheduler) -> None:
     for query in (f"?key={KEY}", f"?api_key={KEY}", f"?access_token={KEY}"):
-        assert Client(made(locked, kitchen))("GET", f"/v1/models{query}").status_code == 401
+        assert Client(made(locked, scheduler))("GET", f"/v1/models{query}").status_code == 401
 
 
-def test_two_keys_in_one_request_are_none(locked: Settings, kitchen: FakeKitchen) -> None:
+def test_two_keys_in_one_request_are_none(locked: Settings, scheduler: FakeScheduler) -> None:
     async def call() -> int:
-        async with calling(made(locked, kitchen)) as caller:
+        async with calling(made(locked, scheduler)) as caller:
             both = [("Authorization", f"Bearer {KEY}"), ("Authorization", f"Bearer {OTHER_KEY}")]
             return (await caller.get("/v1/models", headers=both)).status_code
 
@@ -159,12 +159,12 @@ def test_keys_are_held_as_digests_only() -> None:
 
 
 def test_keys_are_in_no_log(
-    as_tenant: Callable[[str], Client], kitchen: FakeKitchen, caplog: pytest.LogCaptureFixture
+    as_tenant: Callable[[str], Client], scheduler: FakeScheduler, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.DEBUG)
     client = as_tenant(KEY)
     client.chat()
-    kitchen.fail_first = RuntimeError("broken")
+    scheduler.fail_first = RuntimeError("broken")
     assert client("POST", f"/v1/chat/completions?key={KEY}", json={"messages": []}).status_code == 400
     assert client.chat().status_code == 500
     client("GET", f"/{KEY}?api_key={KEY}")

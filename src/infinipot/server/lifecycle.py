@@ -18,9 +18,14 @@ from fastapi import FastAPI
 from sse_starlette.sse import AppStatus
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
+from infinipot.engine import Engine
 from infinipot.errors import ConfigError
-from infinipot.server.service import Service
+from infinipot.recipes.recipe import Recipe
+from infinipot.server.http.app import create_app
+from infinipot.server.http.service import Service
+from infinipot.server.scheduler.scheduler import Scheduler
 from infinipot.server.settings import Settings
+from infinipot.store import PotStore
 
 log = logging.getLogger("infinipot.server")
 
@@ -44,20 +49,24 @@ def listen(settings: Settings) -> socket.socket:
         taken.bind(address)
     except OSError as error:
         reason = (error.strerror or str(error)).lower()
-        raise ConfigError(f"cannot listen on {where}: {reason}; use another --port or --host") from error
+        problem = f"cannot listen on {where} ({reason})"
+        raise ConfigError(problem, field="port", remedy="use another `port` or `host`") from error
     return taken
 
 
-def address_of(taken: socket.socket) -> str:
-    """Return where a browser finds the server."""
-    host, port = taken.getsockname()[:2]
-    return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
+def build_app(
+    settings: Settings, engine: Engine, recipe: Recipe, store: PotStore, ready_first: bool = False
+) -> FastAPI:
+    """Return the app that serves a model; `ready_first` as in `create_app`."""
+    sizes = settings.slots, settings.conversations, settings.queue
+    return create_app(settings, Scheduler(engine, recipe, store, *sizes), ready_first)
 
 
 def serve(app: FastAPI, taken: socket.socket) -> None:
-    """Serve until told to stop; raise what kept the kitchen from starting."""
+    """Serve until told to stop; raise what kept the scheduler from starting."""
     AppStatus.enable_automatic_graceful_drain = False  # streams end when their answers do
     service: Service = app.state.service
+    host, port = taken.getsockname()[:2]
     config = uvicorn.Config(
         app,
         http=Protocol,
@@ -71,7 +80,8 @@ def serve(app: FastAPI, taken: socket.socket) -> None:
         limit_concurrency=CONNECTIONS,
         timeout_graceful_shutdown=FLUSH_S,
     )
-    Server(config, service, address_of(taken)).run(sockets=[taken])
+    address = f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
+    Server(config, service, address).run(sockets=[taken])
     if service.failed is not None:
         raise service.failed
 
@@ -103,17 +113,17 @@ class Server(uvicorn.Server):
             self._draining = asyncio.create_task(self._drain())
         if self._signals > 1 or self._service.failed is not None:
             self.should_exit = self.force_exit = True
-        if self._service.kitchen.ready and not self._announced:
+        if self._service.scheduler.ready and not self._announced:
             self._announced = True
             self._announce()
         return await super().on_tick(counter)
 
     async def _drain(self) -> None:
-        await asyncio.to_thread(self._service.kitchen.stop, self._service.settings.drain_s)
+        await asyncio.to_thread(self._service.scheduler.stop, self._service.settings.drain_s)
         self.should_exit = True
 
     def _announce(self) -> None:
-        state = self._service.kitchen.state()
+        state = self._service.scheduler.state()
         log.info("%s is ready at %s", self._service.model, self._address)
         log.info(
             "%d slots and %d conversations of %d entries: %.2f GB of pots, at most %.2f GB in all",

@@ -1,4 +1,4 @@
-"""A kitchen without a model, for tests of what is around one: it says the same thing to everybody."""
+"""A scheduler without a model, for tests of what is around one: every request gets the same answer."""
 
 from __future__ import annotations
 
@@ -12,26 +12,34 @@ from infinipot.core.state import State
 from infinipot.errors import InfiniPotError
 from infinipot.reading.held_words import Word
 from infinipot.reading.reader import Progress
-from infinipot.server.orders import Answered, Brew, Kept, Order, Piece, Reading, Usage
-from infinipot.server.shelf import space
-from infinipot.server.ticket import Ticket
+from infinipot.server.scheduler.pot_library import tenant_store
+from infinipot.server.scheduler.requests import (
+    Answered,
+    Kept,
+    Piece,
+    Reading,
+    ReadIntoPot,
+    Request,
+    RequestHandle,
+    Usage,
+)
 from infinipot.store import Card, PotStore
 
 PIECES = ("Hello", ", ", "wörld", ' "quoted"\n', "\u2028 end")
 SAID = "".join(PIECES)
 
 
-class FakeKitchen:
-    """What the server needs of a kitchen."""
+class FakeScheduler:
+    """What the server needs of a scheduler."""
 
     def __init__(self, store: PotStore) -> None:
         self.store = store
-        self.alive, self.ready, self.reason = True, False, ""
+        self.ready, self.failure = False, ""
         self.pause = 0.0  # seconds between two events
-        self.refuse: InfiniPotError | None = None  # instead of a ticket
+        self.refuse: InfiniPotError | None = None  # instead of a handle
         self.fail: Exception | None = None  # after the first piece
         self.fail_first: Exception | None = None  # before anything
-        self.orders: list[Order] = []
+        self.requests: list[Request] = []
         self.running = 0
         self.cancelled = 0
         self.stopped: float | None = None
@@ -59,39 +67,39 @@ class FakeKitchen:
     def words(self, tenant: str, name: str) -> list[Word]:
         return [Word("Hello", 0, 5, 0.5, 1.25)]
 
-    def submit(self, order: Order) -> Ticket:
+    def submit(self, request: Request) -> RequestHandle:
         if self.refuse is not None:
             raise self.refuse
-        self.orders.append(order)
-        ticket = Ticket(order)
-        self._task = asyncio.get_running_loop().create_task(self._play(ticket))
-        return ticket
+        self.requests.append(request)
+        handle = RequestHandle(request)
+        self._task = asyncio.get_running_loop().create_task(self._play(handle))
+        return handle
 
-    async def _play(self, ticket: Ticket) -> None:
+    async def _play(self, handle: RequestHandle) -> None:
         self.running += 1
         try:
-            for event in self._events(ticket.order):
+            for event in self._events(handle.request):
                 await asyncio.sleep(self.pause)
-                if ticket.cancelled:
+                if handle.cancelled:
                     self.cancelled += 1
                     return
-                ticket.put(event)
+                handle.put(event)
         except Exception as error:
-            ticket.put(error)
+            handle.put(error)
         finally:
             self.running -= 1
 
-    def _events(self, order: Order) -> Any:
+    def _events(self, request: Request) -> Any:
         if self.fail_first is not None:
             raise self.fail_first
         for done in (0, 4, 8):
-            size = order.bytes if isinstance(order, Brew) else 0
+            size = request.bytes if isinstance(request, ReadIntoPot) else 0
             yield Reading(Progress(done, done // 4, done, 128, 0.5), done, 0, 8, 0.25, size * done // 8)
-        if isinstance(order, Brew):
-            assert order.file.stat().st_size == order.bytes
+        if isinstance(request, ReadIntoPot):
+            assert request.file.stat().st_size == request.bytes
             if self.fail is not None:
                 raise self.fail
-            yield Kept(self._saved(order), order.name)
+            yield Kept(self._saved(request), request.name)
             return
         for piece in PIECES:
             yield Piece(piece)
@@ -99,10 +107,13 @@ class FakeKitchen:
                 raise self.fail
         yield Answered("stop", Usage(8, 2, len(PIECES)))
 
-    def _saved(self, order: Brew) -> Card:
+    def _saved(self, request: ReadIntoPot) -> Card:
         state = State({"x": torch.zeros(4)}, {"n": 1})
-        return space(self.store, order.tenant).save(
-            order.name, state, card(order.title, order.sha256, order.bytes), order.replace or order.append
+        return tenant_store(self.store, request.tenant).save(
+            request.name,
+            state,
+            card(request.title, request.sha256, request.bytes),
+            request.replace or request.append,
         )
 
 
@@ -117,6 +128,6 @@ def card(title: str = "A text", sha256: str = "d" * 64, bytes: int = 5) -> Card:
     )
 
 
-def spooled(folder: Path) -> list[Path]:
+def uploads_in(folder: Path) -> list[Path]:
     """What is left of uploads."""
     return [path for path in folder.rglob("*") if path.is_file()]

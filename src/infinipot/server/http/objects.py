@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import secrets
 import time
-from dataclasses import dataclass, field
 from typing import Any
 
-from infinipot.server.orders import Answered, Reading, Usage
+from infinipot.server.scheduler.requests import Answered, Reading, Usage
 from infinipot.store import Card
+
+CARD = "title model created updated tokens_read cycles fill capacity bytes source_bytes"
 
 
 def model_object(name: str, created: int) -> dict[str, Any]:
@@ -18,15 +19,8 @@ def model_object(name: str, created: int) -> dict[str, Any]:
 
 def pot_object(name: str, card: Card) -> dict[str, Any]:
     """Return a kept pot."""
-    same = ("title", "model", "created", "updated", "tokens_read", "cycles", "fill", "capacity", "bytes")
-    told = {key: getattr(card, key) for key in same}
-    return {
-        "id": name,
-        "object": "pot",
-        **told,
-        "source_bytes": card.source_bytes,
-        "recipe": dict(card.recipe),
-    }
+    known = {key: getattr(card, key) for key in CARD.split()}
+    return {"id": name, "object": "pot", **known, "recipe": dict(card.recipe)}
 
 
 def usage_object(usage: Usage) -> dict[str, Any]:
@@ -44,7 +38,7 @@ def progress_object(reading: Reading) -> dict[str, Any]:
     step = reading.progress
     return {
         "prompt_progress": {
-            "total": reading.total if reading.total is not None else reading.processed + step.waiting,
+            "total": reading.total,
             "cache": reading.cached,
             "processed": reading.processed,
             "time_ms": round(reading.seconds * 1000),
@@ -67,51 +61,39 @@ def reading_object(reading: Reading, bytes_total: int) -> dict[str, Any]:
     }
 
 
-@dataclass(frozen=True)
 class Answer:
     """One answer's objects, whole or in chunks; `chat` chooses between OpenAI's two families."""
 
-    model: str
-    chat: bool
-    id: str = ""
-    created: int = field(default_factory=lambda: int(time.time()))
-
-    def __post_init__(self) -> None:
-        start = "chatcmpl" if self.chat else "cmpl"
-        object.__setattr__(self, "id", self.id or f"{start}-{secrets.token_hex(12)}")
+    def __init__(self, model: str, chat: bool) -> None:
+        self.chat = chat
+        self._kinds = (
+            ("chat.completion", "chat.completion.chunk") if chat else ("text_completion", "text_completion")
+        )
+        self._id = f"{'chatcmpl' if chat else 'cmpl'}-{secrets.token_hex(12)}"
+        self._about = {"created": int(time.time()), "model": model}
 
     def whole(self, text: str, end: Answered) -> dict[str, Any]:
         """Return the answer in one piece."""
-        said = {"message": {"role": "assistant", "content": text}} if self.chat else {"text": text}
-        return {
-            **self._head("chat.completion" if self.chat else "text_completion"),
-            "choices": [{"index": 0, **said, "logprobs": None, "finish_reason": end.finish}],
-            "usage": usage_object(end.usage),
-        }
+        content = {"message": {"role": "assistant", "content": text}} if self.chat else {"text": text}
+        return self._object(0, content, end.finish) | {"usage": usage_object(end.usage)}
 
     def chunk(
         self, text: str | None = None, first: bool = False, finish: str | None = None
     ) -> dict[str, Any]:
         """Return a part of the answer, its beginning, or its end."""
-        if self.chat:
-            delta = ({"role": "assistant"} if first else {}) | ({} if text is None else {"content": text})
-            said: dict[str, Any] = {"delta": delta}
-        else:
-            said = {"text": text or ""}
-        choice = {"index": 0, **said, "logprobs": None, "finish_reason": finish}
-        return {
-            **self._head("chat.completion.chunk" if self.chat else "text_completion"),
-            "choices": [choice],
-        }
+        if not self.chat:
+            return self._object(1, {"text": text or ""}, finish)
+        delta = ({"role": "assistant"} if first else {}) | ({} if text is None else {"content": text})
+        return self._object(1, {"delta": delta}, finish)
 
     def progress(self, reading: Reading) -> dict[str, Any]:
         """Return a chunk that says how far reading is."""
-        return {**self.chunk(), **progress_object(reading)}
+        return self.chunk() | progress_object(reading)
 
     def usage(self, usage: Usage) -> dict[str, Any]:
         """Return the last chunk of a stream that was asked for its usage."""
-        head = self._head("chat.completion.chunk" if self.chat else "text_completion")
-        return {**head, "choices": [], "usage": usage_object(usage)}
+        return self.chunk() | {"choices": [], "usage": usage_object(usage)}
 
-    def _head(self, kind: str) -> dict[str, Any]:
-        return {"id": self.id, "object": kind, "created": self.created, "model": self.model}
+    def _object(self, chunk: int, content: dict[str, Any], finish: str | None) -> dict[str, Any]:
+        choice = {"index": 0, **content, "logprobs": None, "finish_reason": finish}
+        return {"id": self._id, "object": self._kinds[chunk], **self._about, "choices": [choice]}

@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import logging
 import re
+from dataclasses import fields
 from http import HTTPStatus
 from typing import Any
 
@@ -17,20 +18,24 @@ from starlette.exceptions import HTTPException
 from starlette.responses import Response
 
 from infinipot.errors import InfiniPotError, StoreError
-from infinipot.server.orders import BusyError, FaultError
+from infinipot.server.scheduler.requests import BusyError, FaultError
+from infinipot.server.settings import Settings
 
 log = logging.getLogger("infinipot.server")
 
-INVALID, AUTHENTICATION, RATE, FAULT, MISSING = (
-    "invalid_request_error",
-    "authentication_error",
-    "rate_limit_error",
-    "server_error",
-    "not_found_error",
-)
-_PLACE = re.compile(r"(?<![\w.])(?:\w+://|/|[A-Za-z]:\\\\)[^\s',;)]+")  # a path or an address in a message
+# OpenAI's type for a status; others are "server_error" from 500 on, "invalid_request_error" below.
+TYPES = {401: "authentication_error", 403: "authentication_error", 404: "not_found_error"}
+TYPES |= {429: "rate_limit_error"}
+HTTP_SAYS = {
+    400: "the body cannot be read: send JSON in UTF-8",
+    404: "there is nothing at this address: see /docs",
+    405: "this address has no such method: see /docs",
+}
 OUR_FAULT = "the server failed; its log says why"
 CLOSING = "the server is closing: ask again, another one may answer"
+FIELDS = {"max_new_tokens": "max_tokens"}  # options that have another name in a request
+_OPERATOR = frozenset(field.name for field in fields(Settings)) - {"max_tokens"}
+_PLACE = re.compile(r"(?<![\w.])(?:\w+://|/|[A-Za-z]:\\\\)[^\s',;)]+")  # a path or an address in a message
 
 
 class ApiError(InfiniPotError):
@@ -48,42 +53,44 @@ class ApiError(InfiniPotError):
         self.status, self.param, self.code, self.retry_after = status, param, code, retry_after
 
 
-def kind(status: int) -> str:
-    """Return OpenAI's type for a status."""
-    named = {401: AUTHENTICATION, 403: AUTHENTICATION, 404: MISSING, 429: RATE}
-    return named.get(status, FAULT if status >= 500 else INVALID)
-
-
 def refusal(error: Exception) -> ApiError:
     """Return any error as one with a status; what is not the caller's doing tells nothing of our insides."""
-    if isinstance(error, ApiError):
-        return error
-    if isinstance(error, BusyError):
-        status, code = (503, "closing") if error.closing else (429, "busy")
-        return ApiError(status, str(error), code=code, retry_after=error.retry_after)
-    if isinstance(error, FaultError):
-        return ApiError(503, str(error), code="fault", retry_after=1)
-    if isinstance(error, StoreError):
-        return _of_store(error)
-    if isinstance(error, InfiniPotError):
-        return ApiError(400, str(error))
+    match error:
+        case ApiError():
+            return error
+        case BusyError():
+            status, code = (503, "closing") if error.closing else (429, "busy")
+            return ApiError(status, str(error), code=code, retry_after=error.retry_after)
+        case FaultError():
+            return ApiError(503, str(error), code="fault", retry_after=1)
+        case StoreError():  # without where the pot lies on the server
+            log.warning("%s", error)
+            cause = error.__cause__
+            full = isinstance(cause, OSError) and not isinstance(cause, FileNotFoundError)
+            return ApiError(507 if full else 409, _PLACE.sub("the store", worded(error)), code="pot")
+        case InfiniPotError():
+            return ApiError(400, worded(error))
     return ApiError(500, OUR_FAULT)
 
 
-def _of_store(error: StoreError) -> ApiError:
-    """A pot that cannot be used now, or a disk that cannot: without where it lies on the server."""
-    log.warning("%s", error)
-    said = _PLACE.sub("the store", str(error))
-    cause = error.__cause__
-    full = isinstance(cause, OSError) and not isinstance(cause, FileNotFoundError)  # gone: somebody's doing
-    return ApiError(507 if full else 409, said, code="pot")
+def worded(error: InfiniPotError) -> str:
+    """Return an error's message with options named as a request names them, or as the operator's."""
+    operators: list[str] = []
+
+    def spell(name: str) -> str:
+        if name in _OPERATOR:
+            operators.append(name)
+        return FIELDS.get(name, name)
+
+    text = error.worded(spell)
+    return f"{text} (the server's operator sets {' and '.join(operators)})" if operators else text
 
 
 def body(error: ApiError) -> dict[str, Any]:
     """Return the error object."""
+    kind = TYPES.get(error.status, "server_error" if error.status >= 500 else "invalid_request_error")
     message = " ".join(str(error).split())
-    told = {"message": message, "type": kind(error.status), "param": error.param, "code": error.code}
-    return {"error": told}
+    return {"error": {"message": message, "type": kind, "param": error.param, "code": error.code}}
 
 
 def respond(error: ApiError) -> Response:
@@ -94,39 +101,27 @@ def respond(error: ApiError) -> Response:
     return Response(json.dumps(body(error)), error.status, headers, "application/json")
 
 
-def install(app: FastAPI) -> None:
-    """Make every error of an app look like this."""
-
-    async def ours(_: Request, error: Exception) -> Response:
-        return respond(refusal(error))
-
-    async def http(_: Request, error: Exception) -> Response:
-        assert isinstance(error, HTTPException)
+async def on_error(_: Request, error: Exception) -> Response:
+    """Respond to an error of a route, whatever it is."""
+    if isinstance(error, RequestValidationError):
+        return respond(_invalid(error))
+    if isinstance(error, HTTPException):
         phrase = HTTPStatus(error.status_code).phrase.lower()
-        said = {
-            400: "the body cannot be read: send JSON in UTF-8",
-            404: "there is nothing at this address: see /docs",
-            405: "this address has no such method: see /docs",
-        }
-        answer = respond(ApiError(error.status_code, said.get(error.status_code, phrase)))
+        answer = respond(ApiError(error.status_code, HTTP_SAYS.get(error.status_code, phrase)))
         answer.headers.update(error.headers or {})
         return answer
-
-    async def invalid(_: Request, error: Exception) -> Response:
-        assert isinstance(error, RequestValidationError)
-        return respond(_first(error))
-
-    async def unknown(_: Request, error: Exception) -> Response:
+    if not isinstance(error, InfiniPotError):
         log.error("a request failed", exc_info=error)
-        return respond(refusal(error))
-
-    app.add_exception_handler(InfiniPotError, ours)
-    app.add_exception_handler(HTTPException, http)
-    app.add_exception_handler(RequestValidationError, invalid)
-    app.add_exception_handler(Exception, unknown)
+    return respond(refusal(error))
 
 
-def _first(error: RequestValidationError) -> ApiError:
+def install(app: FastAPI) -> None:
+    """Make every error of an app look like this."""
+    for kind in (InfiniPotError, HTTPException, RequestValidationError, Exception):
+        app.add_exception_handler(kind, on_error)
+
+
+def _invalid(error: RequestValidationError) -> ApiError:
     """Say what is wrong with the first field that is; nothing of what was sent is repeated."""
     found = error.errors()
     # Where a text or a list may stand, the other of the two is not what is wrong.

@@ -1,0 +1,1 @@
+"""The server's routes and everything around them: who may ask, how much, and how an answer looks."""

@@ -1,0 +1,135 @@
+"""How the server is and what it serves; and answers, whole or streamed, in OpenAI's shapes."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, AsyncIterator
+from typing import Any
+
+from fastapi import APIRouter, Request
+from prometheus_client import CONTENT_TYPE_LATEST
+from starlette.responses import JSONResponse, Response
+
+from infinipot.server.http.objects import Answer, model_object
+from infinipot.server.http.schema import AnswerBody, ChatBody, CompletionBody
+from infinipot.server.http.service import Pots, Served, Service, Tenant, require, unless_gone
+from infinipot.server.http.sse import SSE, Sent, error_object, sent, stream
+from infinipot.server.scheduler.requests import (
+    Answered,
+    ChatRequest,
+    CompletionRequest,
+    Event,
+    FaultError,
+    Piece,
+    Reading,
+)
+
+router = APIRouter(tags=["server"])
+answers = APIRouter(prefix="/v1", tags=["answers"])
+UNAVAILABLE: dict[int | str, dict[str, Any]] = {503: {"description": "Not now."}}
+
+
+@router.get("/health", responses=UNAVAILABLE)
+async def health(service: Served) -> Response:
+    """Say whether the server works; the one route that needs no key."""
+    if service.dead:
+        return JSONResponse({"status": "dead", "reason": "the worker died; the log says why"}, 503)
+    return JSONResponse({"status": "ok"})
+
+
+@router.get("/ready", responses=UNAVAILABLE)
+async def ready(service: Served) -> Response:
+    """Say whether work is taken now."""
+    if service.obstacle:
+        status = {"status": "not ready", "reason": service.obstacle}
+        return JSONResponse(status, 503, {"Retry-After": "5"})
+    return JSONResponse({"status": "ready"})
+
+
+@router.get("/metrics", response_class=Response)
+async def metrics(service: Served) -> Response:
+    """Return numbers for Prometheus."""
+    return Response(await asyncio.to_thread(service.metrics.text), media_type=CONTENT_TYPE_LATEST)
+
+
+@router.get("/v1/state")
+async def state(service: Served) -> dict[str, Any]:
+    """Return what the slots are doing: numbers only, nobody's data."""
+    return {**await asyncio.to_thread(service.scheduler.state), "model": service.model}
+
+
+@router.get("/v1/models")
+async def models(service: Served) -> dict[str, Any]:
+    """List the one model that is served."""
+    return {"object": "list", "data": [model_object(service.model, service.created)]}
+
+
+@router.get("/v1/models/{name:path}")
+async def model(service: Served, name: str) -> dict[str, Any]:
+    """Show a model."""
+    service.check_model(name)
+    return model_object(service.model, service.created)
+
+
+@answers.post("/chat/completions", responses={200: {"content": SSE, "description": "The answer."}})
+async def chat(request: Request, service: Served, tenant: Tenant, pots: Pots, asked: ChatBody) -> Response:
+    """Answer the last message of a conversation of any length, about a kept pot if one is named."""
+    service.check_model(asked.model)
+    if asked.pot is not None:
+        await require(pots, asked.pot)
+    messages = [message.plain() for message in asked.messages]
+    wanted = ChatRequest(tenant, messages, asked.options(service.settings.max_tokens), asked.pot, asked.keep)
+    return await _answered(request, service, wanted, asked)
+
+
+@answers.post("/completions", responses={200: {"content": SSE, "description": "The text's continuation."}})
+async def completions(request: Request, service: Served, tenant: Tenant, asked: CompletionBody) -> Response:
+    """Go on from a text of any length."""
+    service.check_model(asked.model)
+    wanted = CompletionRequest(tenant, asked.text, asked.options(service.settings.max_tokens))
+    return await _answered(request, service, wanted, asked)
+
+
+async def _answered(
+    request: Request, service: Service, wanted: ChatRequest | CompletionRequest, asked: AnswerBody
+) -> Response:
+    answer = Answer(service.model, chat=isinstance(wanted, ChatRequest))
+    handle = service.submit(wanted)
+    if asked.stream:
+        return await stream(service, handle, lambda events: _chunks(events, asked, answer))
+    return JSONResponse(await unless_gone(request, _whole(service.events(handle), answer)))
+
+
+async def _whole(events: AsyncIterator[Event], answer: Answer) -> dict[str, Any]:
+    text: list[str] = []
+    async for event in events:
+        if isinstance(event, Piece):
+            text.append(event.text)
+        elif isinstance(event, Answered):
+            return answer.whole("".join(text), event)
+    raise FaultError("the answer ended early: ask again")
+
+
+async def _chunks(
+    events: AsyncIterator[Event], asked: AnswerBody, answer: Answer
+) -> AsyncGenerator[Sent, None]:
+    """An answer as the data of a stream; its errors too, since the status has been sent."""
+    wants_usage = asked.stream_options is not None and asked.stream_options.include_usage
+    usage = {"usage": None} if wants_usage else {}
+    if answer.chat:
+        yield sent({**answer.chunk("", first=True), **usage})
+    try:
+        async for event in events:
+            if isinstance(event, Reading) and asked.return_progress:
+                yield sent({**answer.progress(event), **usage})
+            elif isinstance(event, Piece):
+                yield sent({**answer.chunk(event.text), **usage})
+            elif isinstance(event, Answered):
+                yield sent({**answer.chunk(finish=event.finish), **usage})
+                if wants_usage:
+                    yield sent(answer.usage(event.usage))
+                yield {"data": "[DONE]"}
+                return
+        raise FaultError("the answer ended early: ask again")
+    except Exception as error:
+        yield sent(error_object(error))

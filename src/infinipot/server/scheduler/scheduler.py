@@ -1,0 +1,289 @@
+"""One thread, one model, a fixed number of pots: which request reads and which answers next.
+
+Every step makes one forward pass for each request that reads, and one token for all that answer,
+together. Requests wait in a queue of fixed length. What a request raises ends that request alone; only
+an error of the scheduler itself ends the scheduler, which then says so. Knows no HTTP.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections import deque
+from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import Any
+
+from infinipot.engine import Engine
+from infinipot.errors import ConfigError
+from infinipot.reading.catalyst import catalyst_text
+from infinipot.reading.decode import Chorus as DecodeBatch
+from infinipot.reading.decode import Voice as Sequence
+from infinipot.reading.held_words import Word
+from infinipot.reading.sampling import Generation
+from infinipot.reading.session import BLOCK
+from infinipot.recipes.recipe import Recipe
+from infinipot.server.scheduler import handlers
+from infinipot.server.scheduler.handlers import Context
+from infinipot.server.scheduler.memory_bound import MemoryBound
+from infinipot.server.scheduler.pot_library import PotLibrary, tenant_store
+from infinipot.server.scheduler.prompts import conversation_names
+from infinipot.server.scheduler.requests import (
+    BusyError,
+    ChatRequest,
+    Event,
+    FaultError,
+    ReadIntoPot,
+    Request,
+    RequestHandle,
+)
+from infinipot.server.scheduler.running import Running, error_for_caller
+from infinipot.server.scheduler.slots import Slots
+from infinipot.store import PotStore
+
+log = logging.getLogger("infinipot.server")
+SMALL = 256  # tokens read at once on a CPU while a caller waits for the next token of an answer
+
+
+class Scheduler:
+    """Serves requests with one model."""
+
+    def __init__(
+        self,
+        engine: Engine,
+        recipe: Recipe,
+        store: PotStore,
+        slots: int = 2,
+        conversations: int = 2,
+        queue: int = 32,
+    ) -> None:
+        if not recipe.preset.bounded:
+            raise ConfigError(f"recipe '{recipe.preset.name}' does not bound memory: serve another one")
+        self.engine, self.recipe, self.store, self.longest_queue = engine, recipe, store, queue
+        self.slots = Slots([engine.reader(recipe) for _ in range(slots + conversations)], slots)
+        self.memory = MemoryBound(engine)
+        self.ready = False
+        self.failure = ""  # why the scheduler works no more; empty where it does
+        self._closing = False
+        self._queue: deque[RequestHandle] = deque()
+        self._running: list[Running] = []
+        self._batch = DecodeBatch()
+        self._libraries: dict[str, PotLibrary] = {}
+        self._change = threading.Condition()
+        self._disk = ThreadPoolExecutor(1, "pots")  # one thread, so that what it locks it can unlock
+        self._thread = threading.Thread(target=self._run, name="scheduler", daemon=True)
+        self._pace = 1.0  # seconds a request takes, lately
+
+    # For other threads --------------------------------------------------------
+
+    def start(self) -> None:
+        """Make every pot, measure what a whole cycle takes, and begin, unless told to stop meanwhile."""
+        readers = [slot.reader for slot in self.slots.all]
+        for reader in readers:
+            if self._closing:
+                return
+            reader.read("warm")
+            "".join(reader.answer("up", Generation(1)))
+            reader.clear()
+        self.memory.measure(readers, self.slots.at_once, lambda: self._closing)
+        with self._change:
+            if not self._closing:
+                self._thread.start()
+                self.ready = True
+
+    def stop(self, wait_s: float) -> None:
+        """Take no more requests; finish those accepted within `wait_s`, and give up the rest."""
+        with self._change:
+            self._closing, self.ready = True, False
+            self._change.notify_all()
+        end = time.monotonic() + wait_s
+        while self._thread.is_alive() and time.monotonic() < end and self._accepted():
+            time.sleep(0.02)
+        for handle in self._accepted():
+            handle.put(BusyError("the server is closing: try again", 5, closing=True))
+            handle.cancel()
+        if self._thread.ident is not None:  # else it was told to stop before it had begun
+            self._thread.join(timeout=10)
+        self._disk.shutdown(wait=False, cancel_futures=True)
+
+    def submit(self, request: Request) -> RequestHandle:
+        """Accept a request, or say why not: called from an event loop."""
+        if isinstance(request, ReadIntoPot):
+            catalyst_text(request.catalyst)
+        else:
+            catalyst_text(request.options.catalyst, "")
+        with self._change:
+            if self.failure:
+                raise self._fault()
+            if self._closing or not self.ready:
+                raise BusyError("the server is starting or closing: try again", 5, closing=True)
+            queued = len(self._queue)
+            waiting = queued + len(self._running)
+            if waiting >= self.slots.at_once + self.longest_queue:
+                wait = max(1, round(self._pace * (waiting + 1) / self.slots.at_once))
+                raise BusyError(f"all slots are busy and {queued} wait: try again in {wait} s", wait)
+            handle = RequestHandle(request, self._wake)
+            self._queue.append(handle)
+            self._change.notify_all()
+            return handle
+
+    def state(self) -> dict[str, Any]:
+        """Return what an operator wants to see: numbers, no caller's text."""
+        slots = [running.state() for running in list(self._running)]
+        return {
+            "model": self.engine.name,
+            "recipe": self.recipe.describe(),
+            "capacity": self.recipe.config.capacity,
+            "slots": slots + [{"busy": False}] * max(0, self.slots.at_once - len(slots)),
+            "slots_busy": len(slots),
+            "queued": len(self._queue),
+            "conversations": self.slots.conversations,
+            **self.memory.numbers(),
+        }
+
+    def words(self, tenant: str, name: str) -> list[Word]:
+        """Return the words a pot holds: one pot at a time, so that memory stays within its bound."""
+        return self._disk.submit(self.library(tenant).words, name).result()
+
+    def library(self, tenant: str) -> PotLibrary:
+        """Return a tenant's pots."""
+        if tenant not in self._libraries:
+            made = PotLibrary(self.engine, self.recipe, tenant_store(self.store, tenant), self.memory)
+            self._libraries.setdefault(tenant, made)  # two threads may be here; a library knows its writers
+        return self._libraries[tenant]
+
+    def background(self, work: Callable[..., Any], *given: Any) -> Future[Any]:
+        """Do some work on the disk's thread; the scheduler wakes when it is done."""
+        future = self._disk.submit(work, *given)
+        future.add_done_callback(lambda _: self._wake())
+        return future
+
+    def _accepted(self) -> list[RequestHandle]:
+        with self._change:
+            return [*self._queue, *(running.handle for running in list(self._running))]
+
+    def _wake(self) -> None:
+        with self._change:
+            self._change.notify_all()
+
+    def _fault(self) -> FaultError:
+        return FaultError(f"the server cannot answer ({self.failure}): start it again")
+
+    # The scheduler's own thread -------------------------------------------------
+
+    def _run(self) -> None:
+        try:
+            while self._wait():
+                self.step()
+        except BaseException as error:
+            log.exception("the scheduler stopped")
+            with self._change:  # from here on no request is accepted
+                self.failure = f"{type(error).__name__}: {error}".splitlines()[0][:200]
+                self.ready = False
+            for handle in self._accepted():
+                handle.put(self._fault())
+
+    def _wait(self) -> bool:
+        """Sleep until there is something to do; false when all is done and the server closes."""
+        with self._change:
+            while True:
+                free = len(self._running) < self.slots.at_once
+                if any(free or handle.cancelled for handle in self._queue):
+                    return True
+                if any(running.waits is None or running.waits.done() for running in self._running):
+                    return True
+                if self._closing and not self._running:
+                    return False
+                self._change.wait(timeout=0.05 if self._running else None)
+
+    def step(self) -> None:
+        """Begin requests that have a slot; one forward pass for each that reads, one token for all others."""
+        self._drop_cancelled()
+        self._admit()
+        self._set_blocks()
+        for running in list(self._running):
+            if running.waits is not None and running.waits.done():
+                result, running.waits = running.waits.result, None
+                self._advance(running, result)
+            elif running.sequence is None and running.waits is None:
+                self._advance(running)
+        self._decode()
+
+    def _drop_cancelled(self) -> None:
+        for running in [one for one in self._running if one.handle.cancelled and one.waits is None]:
+            self._end(running, BusyError("given up", 1))
+        with self._change:
+            self._queue = deque(handle for handle in self._queue if not handle.cancelled)
+
+    def _admit(self) -> None:
+        while self._queue and len(self._running) < self.slots.at_once:
+            handle = self._queue[0]
+            running = None if handle.cancelled else self._begin(handle)
+            with self._change:  # a request is in one of both at any moment, so that none is forgotten
+                self._queue.popleft()
+                if running is not None:
+                    self._running.append(running)
+
+    def _begin(self, handle: RequestHandle) -> Running | None:
+        request, version = handle.request, ""
+        library = self.library(request.tenant)
+        names: list[str] = []
+        try:
+            if isinstance(request, ChatRequest):
+                version = library.version(request.pot) if request.pot is not None else ""
+                names = conversation_names(request.tenant, version, request.messages)
+        except Exception as error:
+            handle.put(error_for_caller(error))
+            return None
+        slot, known = self.slots.take(names)
+        context = Context(slot, known, handle.put, self.background, library, self.recipe.format)
+        return Running(handle, slot, handlers.serve(context, request, version), time.monotonic())
+
+    def _set_blocks(self) -> None:
+        """Read in small parts where a chunk takes seconds and a caller waits for the next token."""
+        if self.engine.model.device.type == "cpu":
+            answering = any(running.sequence for running in self._running)
+            for running in self._running:
+                running.slot.reader.block = SMALL if answering else BLOCK
+
+    def _advance(self, running: Running, given: Callable[[], Any] | None = None) -> None:
+        """Take one step of a handler, with what it was waiting for."""
+        try:
+            wanted = running.handler.send(given()) if given else next(running.handler)
+        except StopIteration as last:
+            self._end(running, last.value)
+        except BaseException as error:
+            self._end(running, error_for_caller(error))
+        else:
+            if not isinstance(wanted, Sequence):
+                running.waits = wanted
+            elif running.sequence is None:
+                running.sequence = wanted
+                self._batch.add(wanted)
+
+    def _decode(self) -> None:
+        """Make one token for every request that answers."""
+        if not self._batch.voices:
+            return
+        answering = {running.sequence: running for running in self._running if running.sequence}
+        try:
+            tokens = self._batch.step()
+        except BaseException as error:
+            self._batch = DecodeBatch()
+            for running in answering.values():
+                self._end(running, error_for_caller(error))
+            return
+        for sequence, token in tokens:
+            self._advance(answering[sequence], lambda token=token: token)  # type: ignore[misc]
+
+    def _end(self, running: Running, last: Event | Exception) -> None:
+        """Give a request's slot back, then put its last event."""
+        running.handler.close()
+        if running.sequence is not None:
+            self._batch.drop(running.sequence)
+        if running.slot.busy:
+            running.slot.release()
+        self._running.remove(running)
+        self._pace += 0.2 * (time.monotonic() - running.started - self._pace)
+        running.handle.put(last)

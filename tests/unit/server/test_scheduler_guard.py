@@ -1,0 +1,196 @@
+"""What must not end, stall or swell the scheduler: strangers' pots, waiting requests, an early end."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+
+from infinipot.core.state import State
+from infinipot.engine import Engine
+from infinipot.errors import InputError, StoreError
+from infinipot.reading.sampling import Generation
+from infinipot.recipes.recipe import Recipe
+from infinipot.server.http.metrics import Metrics, RequestMetrics
+from infinipot.server.scheduler.requests import ChatRequest, CompletionRequest, FaultError, Message, Reading
+from infinipot.server.scheduler.scheduler import Scheduler
+from infinipot.store import open_store
+from infinipot.text.tokenizer import Format, Frame
+
+from .test_scheduler import CAPACITY, LONG, OPTIONS, Endless, Slow, chat, go, read_into_pot, served, serving
+
+
+class Bare(Endless):
+    """Nothing goes before a text."""
+
+    def frame(self, format: Format) -> Frame:
+        return replace(super().frame(format), opening=())
+
+
+@pytest.mark.parametrize("name", ["pot.000.keys", "pot.001.values", "pot.000.anchors", "last"])
+@pytest.mark.parametrize("value", [float("nan"), float("inf")])
+def test_a_pot_of_no_numbers_ends_nobody_else_s_answer(tmp_path: Path, name: str, value: float) -> None:
+    async def work() -> None:
+        async with serving(tmp_path, tail="distil", slots=2) as (scheduler, _):  # so that there are anchors
+            await served(scheduler, read_into_pot(tmp_path / "a", LONG))
+            store = scheduler.store.space("t")
+            state, card = store.load("book")
+            tensors = {**state.tensors, name: state.tensors[name].clone()}
+            tensors[name].view(-1)[-1] = value
+            store.save("bad", State(tensors, state.numbers), card)
+            options = replace(OPTIONS, generation=Generation(60, temperature=1.0))
+            other = asyncio.create_task(served(scheduler, ChatRequest("u", [Message("user", "hi")], options)))
+            with pytest.raises(StoreError, match="numbers that are none"):
+                await served(scheduler, replace(chat("what?", pot="bad"), options=options))
+            with pytest.raises(StoreError, match="numbers that are none"):
+                scheduler.words("t", "bad")
+            assert (await other)[0]
+
+    go(work)
+
+
+def test_numbers_that_overflow_end_their_own_request_alone(tmp_path: Path) -> None:
+    async def work() -> None:
+        async with serving(tmp_path, slots=2) as (scheduler, _):
+            await served(scheduler, read_into_pot(tmp_path / "a", LONG))
+            store = scheduler.store.space("t")
+            state, card = store.load("book")
+            huge = {**state.tensors, "pot.001.values": torch.full_like(state.tensors["pot.001.values"], 3e38)}
+            store.save("bad", State(huge, state.numbers), card)
+            options = replace(OPTIONS, generation=Generation(60, temperature=1.0))
+            other = asyncio.create_task(served(scheduler, ChatRequest("u", [Message("user", "hi")], options)))
+            with pytest.raises(InputError, match="overflow"):
+                await served(scheduler, replace(chat("what?", pot="bad"), options=options))
+            assert (await other)[0]
+
+    go(work)
+
+
+def test_a_pot_larger_than_any_is_not_loaded(tmp_path: Path) -> None:
+    async def work() -> None:
+        async with serving(tmp_path) as (scheduler, _):
+            await served(scheduler, read_into_pot(tmp_path / "a", LONG))
+            store = scheduler.store.space("t")
+            state, card = store.load("book")
+            assert card.bytes <= scheduler.memory.largest
+            more = {**state.tensors, "more": torch.zeros(scheduler.memory.largest, dtype=torch.uint8)}
+            store.save("bad", State(more, state.numbers), card)
+            with pytest.raises(StoreError, match="larger than any"):
+                await served(scheduler, chat("what?", pot="bad"))
+
+    go(work)
+
+
+def test_a_pot_replaced_while_it_is_loaded_is_not_taken_for_the_old_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def work() -> None:
+        async with serving(tmp_path) as (scheduler, _):
+            await served(scheduler, read_into_pot(tmp_path / "a", LONG))
+            store = scheduler.library("t").store
+            state, card = store.load("book")
+            monkeypatch.setattr(store, "load", lambda name: (state, replace(card, weights="f" * 64)))
+            with pytest.raises(StoreError, match="was replaced"):
+                await served(scheduler, chat("what?", pot="book"))
+
+    go(work)
+
+
+def test_who_waits_for_a_slot_does_not_make_the_scheduler_spin(tmp_path: Path) -> None:
+    async def work() -> None:
+        async with serving(tmp_path, slots=1, queue=2) as (scheduler, _):
+            slow, rounds, step = threading.Event(), [0], scheduler.step
+
+            def counted() -> None:
+                rounds[0] += 1
+                step()
+
+            scheduler.step = counted  # type: ignore[method-assign]
+            scheduler.background(slow.wait, 20)
+            saving = asyncio.create_task(served(scheduler, read_into_pot(tmp_path / "a", "text")))
+            await asyncio.sleep(0.1)
+            waiting = asyncio.create_task(served(scheduler, chat("x")))
+            leaving = scheduler.submit(chat("y"))
+            await asyncio.sleep(0.1)
+            before = rounds[0]
+            await asyncio.sleep(0.3)
+            assert rounds[0] - before < 5
+            leaving.cancel()  # who gives up is let go at once, though no slot is free
+            for _ in range(100):
+                await asyncio.sleep(0.01)
+                if scheduler.state()["queued"] == 1:
+                    break
+            assert scheduler.state()["queued"] == 1
+            slow.set()
+            await asyncio.gather(saving, waiting)
+
+    go(work)
+
+
+def test_told_to_stop_while_it_warms_up_it_never_starts(tmp_path: Path) -> None:
+    model = Slow()
+    engine = Engine("toy", "chat", model, Endless(), "float32", "0" * 64)  # type: ignore[arg-type]
+    recipe = Recipe.named(capacity=CAPACITY, format="chat", catalyst="general short")
+    scheduler = Scheduler(engine, recipe, open_store(str(tmp_path)))
+    model.may.clear()
+    starting = threading.Thread(target=scheduler.start)
+    starting.start()
+    scheduler.stop(5)
+    model.may.set()
+    starting.join(20)
+    assert not starting.is_alive()
+    assert not scheduler.ready
+    assert "scheduler" not in [thread.name for thread in threading.enumerate()]
+
+
+def test_an_error_before_a_request_begins_is_that_request_s_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def work() -> None:
+        async with serving(tmp_path) as (scheduler, _):
+            await served(scheduler, read_into_pot(tmp_path / "a", LONG))
+            library = scheduler.library("t")
+            monkeypatch.setattr(library, "version", lambda name: 1 / 0)
+            with pytest.raises(FaultError):
+                await served(scheduler, chat("what?", pot="book"))
+            assert scheduler.failure == ""
+            assert (await served(scheduler, chat("x")))[0]
+
+    go(work)
+
+
+def test_an_empty_prompt_is_refused(tmp_path: Path) -> None:
+    async def work() -> None:
+        engine = Engine("toy", "plain", Slow(), Bare(), "float32", "0" * 64)  # type: ignore[arg-type]
+        recipe = Recipe.named(capacity=CAPACITY, format="plain", catalyst="general short")
+        scheduler = Scheduler(engine, recipe, open_store(str(tmp_path)))
+        scheduler.start()
+        try:
+            for request in (CompletionRequest("t", "", OPTIONS), chat("")):
+                with pytest.raises(InputError, match="nothing to answer"):
+                    await served(scheduler, request)
+            assert (await served(scheduler, chat("x")))[0]
+        finally:
+            await asyncio.to_thread(scheduler.stop, 5)
+
+    go(work)
+
+
+def test_what_a_pot_held_before_an_append_is_not_counted_again(tmp_path: Path) -> None:
+    async def work() -> None:
+        async with serving(tmp_path) as (scheduler, _):
+            await served(scheduler, read_into_pot(tmp_path / "a", LONG))
+            _, events = await served(scheduler, read_into_pot(tmp_path / "b", " More." * 20, append=True))
+            metrics = Metrics(scheduler.state)
+            counts = RequestMetrics(metrics)
+            for event in events:
+                if isinstance(event, Reading):
+                    assert event.cached == len(LONG)
+                    counts.see(event)
+            assert metrics.registry.get_sample_value("infinipot_tokens_read_total") == 122
+
+    go(work)
