@@ -21,7 +21,7 @@ LIBRARIES = {  # private names of other people's libraries, each with the reason
     r"torch\.cpu\._is_\w+_supported": "what a processor can do has no public name",
     r"torch\._dynamo(\.\w+)*": "the public torch.compiler has neither reset of limits nor their sizes",
     r"\w+\._forward_(pre_)?hooks": "torch has no public question whether a module has hooks",
-    r".*\.generation_config\._from_model_config": "transformers warns unless it is told where the values come from",
+    r".*\.generation_config\._from_model_config": "else transformers warns of values that are its own",
 }
 
 

@@ -38,7 +38,7 @@ def python(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     pip = [sys.executable, "-m", "pip", "--python", str(found), "--disable-pip-version-check"]
     _run([*pip, "install", "--quiet", "--no-deps", "--no-index", str(wheel)], cwd=folder)
     packages = next(folder.glob("lib/python*/site-packages"))
-    # A line of a .pth file is appended to sys.path; the .pth files of that folder (editable installs) are not read.
+    # Each line is appended to sys.path; .pth files in that folder (editable installs) are not read.
     (packages / "borrowed.pth").write_text("\n".join(site.getsitepackages()))
     return found
 
