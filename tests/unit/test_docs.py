@@ -188,12 +188,13 @@ def test_routes_and_metrics_exist() -> None:
             assert re.search(rf"^# TYPE {metric} ", metrics, re.MULTILINE), f"{page}: {metric}"
 
 
-def test_the_readme_s_tree_has_every_module() -> None:
-    (tree,) = [block.code for block in blocks(ROOT / "README.md") if "src/infinipot/" in block.code]
-    for path in sorted((ROOT / "src" / "infinipot").iterdir()):
-        if path.name not in ("__init__.py", "__pycache__", "py.typed"):
-            name = f"{path.name}/" if path.is_dir() else path.name
-            assert re.search(rf"(?<![\w/]){re.escape(name)}", tree), f"README's tree lacks {name}"
+def test_contributing_names_every_layer() -> None:
+    (told,) = re.findall(
+        r"## Where things are\n(.*?)\n## ", (ROOT / "CONTRIBUTING.md").read_text("utf-8"), re.S
+    )
+    rooms = {path.name.removesuffix(".py") for path in (ROOT / "src" / "infinipot").iterdir()}
+    rooms -= {"__init__", "__pycache__", "py.typed"}
+    assert sorted(room for room in rooms if not re.search(rf"\b{room}\b", told)) == []
 
 
 def test_every_raw_result_is_explained() -> None:
