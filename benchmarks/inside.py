@@ -39,15 +39,15 @@ from infinipot.eval.evaluate import model_facts
 from infinipot.eval.stats import bootstrapped
 from infinipot.eval.tasks.longbench import LongBench, names
 from infinipot.eval.tasks.task import Example
-from infinipot.inspect import search
 from infinipot.inspect.findings import findings
-from infinipot.inspect.paper import FIGURES, TABLE, paper, written
+from infinipot.inspect.global_scoring import Whole, check_memory, whole
 from infinipot.inspect.run import Run, record
-from infinipot.inspect.whole import Whole, check_memory, whole
 from infinipot.models.memory import available
 from infinipot.reading.sampling import Generation
 from infinipot.recipes.recipe import Recipe
 from infinipot.text.files import title
+from paper import search
+from paper.folder import FIGURES, TABLE, paper, written
 
 BEGAN = time.perf_counter()
 SEARCH = "infinipot:question,sirllm"

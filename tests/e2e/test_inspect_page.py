@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from playwright.sync_api import Browser, Page, expect
 
-from infinipot.inspect.report import report
+from infinipot.inspect.output import write_report
 from infinipot.inspect.run import Run
 from infinipot.reading.recording import Record
 
@@ -48,7 +48,7 @@ def page(browser: Browser) -> Iterator[Page]:
 
 
 def opened(page: Page, runs: list[Run], out: Path) -> None:
-    written, _ = report(runs, None, out, {"question": "Which?"})
+    written, _ = write_report(runs, None, out, {"question": "Which?"})
     page.goto(written[0].as_uri())
     expect(page.locator("html")).to_have_attribute("data-ready", "yes")
 

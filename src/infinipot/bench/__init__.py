@@ -1,1 +1,1 @@
-"""Speed and memory of recipes and their peers, and a picture of them; sole user of matplotlib beside eval."""
+"""Speed and memory of one's own model on one's own machine; `benchmarks/` compares with other projects."""

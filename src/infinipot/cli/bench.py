@@ -1,4 +1,4 @@
-"""`infinipot bench`: speed and memory of recipes, beside what people would use instead."""
+"""`infinipot bench`: speed and memory of recipes on this machine, beside plain transformers."""
 
 from __future__ import annotations
 
@@ -11,17 +11,15 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from infinipot.cli import options as o
-from infinipot.cli.screen import note
-from infinipot.errors import InputError
+from infinipot.common.sizes import short, size
+from infinipot.errors import ConfigError, InputError
 from infinipot.models.catalog import DEFAULT_MODEL
 from infinipot.text.files import title
 
 if TYPE_CHECKING:
-    from infinipot.bench.plan import Plan
-    from infinipot.bench.rows import Row
-    from infinipot.bench.steps import Step
+    from infinipot.bench.systems import Measurement
 
-WHAT, PEERS = "What is measured", "Peers"
+WHAT = "What is measured"
 
 
 def _option(help: str, panel: str = WHAT, *names: str, **more: Any) -> Any:
@@ -40,28 +38,13 @@ Lengths = Annotated[str | None, _option("Tokens of text: 32k,1m.", show_default=
 Capacities = Annotated[str, _option("KV entries per layer and head: 2k,4k.", WHAT, "--capacity")]
 NewTokens = Annotated[int, _option("Tokens of every answer; the first 8 are not timed.")]
 Documents = Annotated[str | None, _option("Documents answered at once: 1,8.", show_default=False)]
-Chunk = Annotated[
-    str | None,
-    _option("Side by side with peers in alternating rounds: 2048+2048.", metavar="NEW+CACHED"),
+Beside = Annotated[
+    bool, _option("Measure plain transformers beside the recipes.", WHAT, "--transformers/--no-transformers")
 ]
-Rounds = Annotated[int, _option("Alternating rounds, of which medians are taken.")]
-Shares = Annotated[bool, _option("Take a steady cycle apart.", WHAT, "--shares/--no-shares")]
-Peers = Annotated[
-    str, _option("all, none, or transformers, transformers-static, kvpress-snapkv, llama.cpp.", PEERS)
-]
-PeerLimit = Annotated[float, _option("Seconds a peer may take for one text.", PEERS)]
-Kvpress = Annotated[
-    str, _option("Interpreter that has kvpress.", PEERS, metavar="PYTHON", show_default=False)
-]
-Llama = Annotated[
-    str, _option("Interpreter that has llama-cpp-python.", PEERS, metavar="PYTHON", show_default="ours")
-]
-Gguf = Annotated[str, _option("What llama.cpp reads.", PEERS, metavar="FILE", show_default=False)]
+Limit = Annotated[float, _option("Seconds that plain transformers may take for one text.")]
 Threads = Annotated[int | None, _option("Threads to compute with.", o.MODEL, show_default="torch's")]
 Fuse = Annotated[bool, _option("Fused kernels, on CUDA.", o.MODEL, "--fuse/--no-fuse")]
-Out = Annotated[
-    Path | None, _option("Folder for bench.json and figure7.png, .svg.", WHAT, show_default=False)
-]
+Out = Annotated[Path | None, _option("File for the JSON document.", WHAT, show_default=False)]
 Json = Annotated[bool, _option("Print exactly one JSON document.", WHAT, "--json")]
 
 
@@ -72,16 +55,12 @@ def bench(
     lengths: Lengths = None,
     capacity: Capacities = "4096",
     keep: o.Keep = None,
+    tail: o.Tail = None,
+    pool: o.Pool = None,
     new_tokens: NewTokens = 64,
     documents: Documents = None,
-    chunk: Chunk = None,
-    rounds: Rounds = 7,
-    shares: Shares = True,
-    peers: Peers = "all",
-    peer_limit: PeerLimit = 600.0,
-    kvpress: Kvpress = "",
-    llama: Llama = "",
-    gguf: Gguf = "",
+    transformers: Beside = True,
+    limit: Limit = 600.0,
     device: o.Device = "auto",
     dtype: o.Dtype = "auto",
     threads: Threads = None,
@@ -89,123 +68,89 @@ def bench(
     out: Out = None,
     as_json: Json = False,
 ) -> None:
-    """Measure time to first token, reading, decoding and memory, and draw the paper's Figure 7."""
-    from infinipot.bench import plan as p
+    """Measure time to first token, reading, decoding and memory on this machine."""
+    from infinipot.bench.plan import Plan
 
-    only = bool(chunk or documents) and lengths is None  # what was named, and nothing else
-    plan = p.Plan(
+    options = {"keep": keep, "tail": tail and tail.value, "pool": pool}
+    only = bool(documents) and lengths is None  # what was named, and nothing else
+    plan = Plan(
         model=model or ("" if random else DEFAULT_MODEL),
         random=random or "",
-        recipes=p.words(recipe),
-        lengths=() if only else p.numbers(lengths or "32k", "lengths"),
-        capacities=p.numbers(capacity, "capacity"),
-        keep=keep,
+        recipes=tuple(part.strip() for part in recipe.split(",") if part.strip()),
+        lengths=() if only else sizes(lengths or "32k", "lengths"),
+        capacities=sizes(capacity, "capacity"),
+        options={name: value for name, value in options.items() if value is not None},
         new_tokens=new_tokens,
-        documents=p.numbers(documents, "documents") if documents else (),
-        chunk=p.chunk(chunk) if chunk else None,
-        rounds=rounds,
-        shares=shares,
-        peers=p.peers(peers, _cpu(device) if peers == "all" else False),
-        peer_limit=peer_limit,
+        documents=sizes(documents, "documents") if documents else (),
+        transformers=transformers,
+        limit=limit,
         device=device,
         dtype=dtype,
         threads=threads,
         fuse=fuse,
-        kvpress=kvpress,
-        llama=llama,
-        gguf=gguf,
         command=("infinipot", *map(title, sys.argv[1:])),
     )
-    folder = _folder(out)
-    told = _drawn(_started(plan), quiet=as_json)
-    notes = _keep(told, folder) if folder else []
-    _show(told, notes, as_json)
+    if out is not None:
+        write(out, "")  # before any long work, so that nothing is lost at its end
+    from infinipot.bench.benchmark import run
+
+    told = drawn(run(plan), quiet=as_json)
+    if out is not None:
+        write(out, json.dumps(told, indent=1, ensure_ascii=False) + "\n")
+    if as_json:
+        print(json.dumps(told, ensure_ascii=False))
+        return
+    from infinipot.bench.tables import tables
+
+    show(tables(told))
 
 
-def _cpu(device: str) -> bool:
-    from infinipot.hf.loading import choose_device
-
-    return choose_device(device).type == "cpu"
-
-
-def _folder(out: Path | None) -> Path | None:
-    """Make the folder before any long work, so that nothing is lost at its end."""
-    if out is None:
-        return None
+def sizes(text: str, name: str) -> tuple[int, ...]:
+    """Read 4096, 32k or 1m, or several with commas between."""
     try:
-        out.mkdir(parents=True, exist_ok=True)
+        found = tuple(dict.fromkeys(size(part.strip()) for part in text.split(",") if part.strip()))
+    except ValueError as error:
+        found, text = (), str(error)
+    if not found:
+        raise ConfigError(f"`{name}` is '{text}'", field=name, remedy="use numbers such as 4096, 32k or 1m")
+    return found
+
+
+def write(path: Path, text: str) -> None:
+    """Write a file, with its folder."""
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text, "utf-8")
     except OSError as error:
-        raise InputError(f"cannot write to {out} ({error.strerror}): use another --out") from error
-    return out
+        raise InputError(f"cannot write to {path} ({error.strerror})", remedy="use another `out`") from error
 
 
-def _started(plan: Plan) -> Generator[Step | Row, None, dict[str, Any]]:
-    from infinipot.bench.run import run
-
-    return run(plan)
-
-
-def _drawn(work: Generator[Step | Row, None, dict[str, Any]], quiet: bool) -> dict[str, Any]:
-    """Do the work; a bar where a person watches, else a line for every row, nothing if quiet."""
+def drawn(work: Generator[str | Measurement, None, dict[str, Any]], quiet: bool) -> dict[str, Any]:
+    """Do the work; say what is being done where a person watches, and a line for every row unless quiet."""
     from rich.console import Console
-    from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
-    from infinipot.bench.steps import Step
-
-    columns = (TextColumn("{task.description}"), BarColumn(bar_width=24), TimeElapsedColumn())
-    watched = sys.stderr.isatty() and not quiet
-    with Progress(
-        *columns, console=Console(stderr=True), transient=True, refresh_per_second=2, disable=not watched
-    ) as bars:
-        task = bars.add_task("starting", total=None)
+    console = Console(stderr=True)
+    with console.status("starting") as status:
+        if quiet or not sys.stderr.isatty():
+            status.stop()
         while True:
             try:
                 one = next(work)
             except StopIteration as end:
                 told: dict[str, Any] = end.value
                 return told
-            if isinstance(one, Step):
-                bars.update(task, description=one.label, completed=one.done, total=one.total or None)
+            if isinstance(one, str):
+                status.update(one)
             elif not quiet:
-                _say(one, bars if watched else None)
+                time = f"first token after {one.first_token_s:.2f} s" if not one.failed else one.failed
+                line = f"{one.system} at {short(one.length)}: {time}"
+                console.print(line, style="dim", highlight=False, markup=False, soft_wrap=True)
 
 
-def _say(row: Row, bars: Any) -> None:
-    """One line about a finished row."""
-    from infinipot.bench.plan import shown
-
-    time = f"first token after {row.first_token_s:.2f} s" if row.first_token_s is not None else row.failed
-    line = f"{row.system} at {shown(row.length)}: {time}"
-    if bars is not None:
-        bars.console.print(line, style="dim", highlight=False, markup=False)
-    else:
-        note(line)
-
-
-def _keep(told: dict[str, Any], folder: Path) -> list[str]:
-    """Write the raw numbers, then the picture; return what there is to say about it."""
-    (folder / "bench.json").write_text(json.dumps(told, indent=1, ensure_ascii=False) + "\n", "utf-8")
-    found = [f"written: {folder / 'bench.json'}"]
-    if told["rows"]:
-        from infinipot.bench.figure import draw
-
-        try:
-            found += [f"written: {path}" for path in draw(told, folder)]
-        except ImportError as error:
-            found.append(f"no picture: {error}")
-    return found
-
-
-def _show(told: dict[str, Any], notes: list[str], as_json: bool) -> None:
-    if as_json:
-        print(json.dumps(told, ensure_ascii=False))
-        return
+def show(parts: Any) -> None:
+    """Print tables, at a hundred columns where no terminal says otherwise."""
     from rich.console import Console
 
-    from infinipot.bench.tables import tables
-
     console = Console(width=None if sys.stdout.isatty() else 100)
-    for part in tables(told):
+    for part in parts:
         console.print(part, highlight=False)
-    for line in notes:
-        note(line)

@@ -19,8 +19,8 @@ from infinipot.reading.catalyst import QUESTION, SHORT, catalyst_text
 
 if TYPE_CHECKING:
     from infinipot.engine import Engine
+    from infinipot.inspect.global_scoring import Whole
     from infinipot.inspect.run import Run
-    from infinipot.inspect.whole import Whole
     from infinipot.reading.sampling import Generation
     from infinipot.recipes.recipe import Recipe
 
@@ -80,10 +80,10 @@ def inspect(
     chosen = {name: replace(one, format=layout) for name, one in chosen.items()}
     runs = [_run(engine, name, one, text, question, wanted) for name, one in chosen.items()]
     scored = _whole(engine, runs[0], layout, text, question) if whole else None
-    from infinipot.inspect.report import report
+    from infinipot.inspect.output import write_report
 
     facts = _facts(engine, file or [], question, runs[0], scored)
-    written, told = report(runs, scored, out, facts)
+    written, told = write_report(runs, scored, out, facts)
     if as_json:
         print(json.dumps({"files": [str(path) for path in written], **told}, ensure_ascii=False))
         return
@@ -128,7 +128,7 @@ def _run(engine: Engine, name: str, recipe: Recipe, text: str, question: str, ge
 
 
 def _whole(engine: Engine, run: Run, layout: Any, text: str, question: str) -> Whole:
-    from infinipot.inspect.whole import check_memory, reader, score
+    from infinipot.inspect.global_scoring import check_memory, reader, score
     from infinipot.models.memory import available
 
     check_memory(len(run.record.ids), run.record.about["entry_bytes"], available(str(engine.model.device)))

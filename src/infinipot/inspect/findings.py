@@ -10,9 +10,9 @@ from typing import Any
 import numpy as np
 
 from infinipot.inspect import measures
+from infinipot.inspect.global_scoring import Whole
 from infinipot.inspect.measures import Floats
 from infinipot.inspect.run import Run
-from infinipot.inspect.whole import Whole
 from infinipot.reading.recording import Mask, Record
 
 BINS = 64  # parts of the text in which kept tokens are counted

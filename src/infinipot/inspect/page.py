@@ -19,7 +19,7 @@ import numpy as np
 
 from infinipot.inspect import measures, words
 from infinipot.inspect.findings import BINS, Findings
-from infinipot.inspect.pictures import Picture
+from infinipot.inspect.plots import Picture
 from infinipot.inspect.run import Run
 
 MOMENTS = 64  # positions of the slider

@@ -99,22 +99,3 @@ def test_a_word_s_share_is_the_mean_over_its_tokens_and_all_heads() -> None:
     assert found.tolist() == [0, 0.5, 0.25, 0, 0, 0, 0]
     novel = words.novelties(np.arange(10.0), words.words(PIECES))
     assert novel.tolist() == [0, 2, 4, 5, 6, 7, 9]
-
-
-def test_a_phrase_is_found_where_the_text_says_it() -> None:
-    assert words.find(PIECES, "porter spoke") == [(1, 4)]
-    assert words.find(PIECES, "orte") == [(1, 3)]
-    assert words.find(PIECES, "er") == [(2, 3)]
-    assert words.find(("a", "b", "a", "b"), "ab") == [(0, 2), (2, 4)]
-    assert words.find(PIECES, "nothing") == words.find(PIECES, "") == []
-
-
-def test_two_recipes_side_by_side() -> None:
-    pieces = ("A", " b", "c", " d", " e", " f")
-    one = record([[[0, 0, 0, 1, 1, 1]]], [6], pieces)
-    other = record([[[1, 0, 1, 0, 0, 0]]], [6], pieces)
-    rows = words.side_by_side([one, other], 1, 4)
-    assert [(row.text, row.start, row.shares) for row in rows] == [
-        (" bc", 1, (1.0, 0.5)),
-        (" d", 3, (0.0, 1.0)),
-    ]

@@ -16,10 +16,10 @@ from infinipot.core.pot import Pot
 from infinipot.errors import ConfigError, InputError
 from infinipot.inspect import measures, words
 from infinipot.inspect.findings import findings
+from infinipot.inspect.global_scoring import check_memory, whole
+from infinipot.inspect.output import write_report
 from infinipot.inspect.page import payload
-from infinipot.inspect.report import report
 from infinipot.inspect.run import Run, check, pieces, record
-from infinipot.inspect.whole import check_memory, whole
 from infinipot.reading.recording import Record
 from infinipot.reading.sampling import Generation
 from infinipot.recipes.presets import find
@@ -138,7 +138,7 @@ def test_the_page_s_data_say_what_the_record_says(runs: list[Run]) -> None:
 
 def test_a_report_is_a_page_pictures_numbers_and_recordings(runs: list[Run], tmp_path: Path) -> None:
     scored = whole(MODEL, TOKENIZER, TEXT, QUESTION)
-    written, told = report(runs, scored, tmp_path / "out", {"question": "<b>Who?</b>"})
+    written, told = write_report(runs, scored, tmp_path / "out", {"question": "<b>Who?</b>"})
     names = {path.name for path in written}
     assert {"index.html", "report.json", "infinipot.npz", "cap-only.npz"} <= names
     assert {"hit-rate.png", "frequency.png", "overlap.png", "novelty.png", "retention.png"} <= names
@@ -154,7 +154,7 @@ def test_a_report_is_a_page_pictures_numbers_and_recordings(runs: list[Run], tmp
 
 
 def test_without_global_scoring_there_is_no_hit_rate(runs: list[Run], tmp_path: Path) -> None:
-    written, told = report(runs[:1], None, tmp_path, {})
+    written, told = write_report(runs[:1], None, tmp_path, {})
     assert told["recipes"][0]["hit_rate"] is None
     assert not {"hit-rate.png", "overlap.png"} & {path.name for path in written}
     assert "hit rate" not in written[0].read_text().split("<h2>")[0]
@@ -163,11 +163,11 @@ def test_without_global_scoring_there_is_no_hit_rate(runs: list[Run], tmp_path: 
 def test_a_folder_that_cannot_be_written_is_one_line(runs: list[Run], tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(InputError, match="cannot write to"):
-        report(runs[:1], None, tmp_path / "file" / "out", {})
+        write_report(runs[:1], None, tmp_path / "file" / "out", {})
 
 
 def test_a_text_that_fits_can_be_looked_at_too(tmp_path: Path) -> None:
     one = run("sirllm", "Short.")
-    written, told = report([one], None, tmp_path, {})
+    written, told = write_report([one], None, tmp_path, {})
     assert told["recipes"][0]["cycles"] == 0
     assert written[0].exists()

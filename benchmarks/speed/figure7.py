@@ -10,7 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from infinipot.bench.plan import shown
+from infinipot.common.sizes import short
 
 Document = dict[str, Any]
 # Okabe and Ito's colours, which colour-blind people can tell apart; shapes differ too.
@@ -52,7 +52,7 @@ def _lines(rows: list[Document]) -> dict[str, list[Document]]:
     found: dict[str, list[Document]] = {}
     rows = [row for row in rows if not row["failed"] or _ran_out(row)]
     for row in sorted(rows, key=lambda row: (not row["ours"], row["length"])):
-        name = row["system"] + (f", {shown(row['capacity'])} entries" if row["capacity"] else "")
+        name = row["system"] + (f", {short(row['capacity'])} entries" if row["capacity"] else "")
         found.setdefault(name, []).append(row)
     return found
 
@@ -79,7 +79,7 @@ def _panel(axes: Any, lines: dict[str, list[Document]], value: Callable[..., Any
             zorder=(5 if ours else 4) - 0.1 * index,
         )
     lengths = sorted({row["length"] for rows in lines.values() for row in rows})
-    axes.set_xticks(lengths, [shown(length) for length in lengths])
+    axes.set_xticks(lengths, [short(length) for length in lengths])
     axes.set_xlim(lengths[0] / 1.4, lengths[-1] * 1.4)
     axes.minorticks_off()
     axes.set_xlabel("context length (tokens)")

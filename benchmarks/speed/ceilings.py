@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from typing import Any
 
 import torch
-
-from infinipot.bench.clock import seconds
 
 GPU, CPU = (
     (8192, 2**31, 3.0),
@@ -45,3 +44,14 @@ def _best(run: Callable[[], Any], device: torch.device) -> float:
     run()
     times = 10 if device.type != "cpu" else 1
     return min(seconds(run, device, times) for _ in range(5))
+
+
+def seconds(run: Callable[[], Any], device: torch.device, times: int = 1) -> float:
+    """Return the seconds of one of several runs in a row."""
+    wait = torch.cuda.synchronize if device.type == "cuda" else lambda: None
+    wait()
+    started = time.perf_counter()
+    for _ in range(times):
+        run()
+    wait()
+    return (time.perf_counter() - started) / times

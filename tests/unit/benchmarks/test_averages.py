@@ -11,16 +11,16 @@ import numpy as np
 import pytest
 
 from infinipot.errors import InputError
-from infinipot.inspect.averages import Averages, averages
 from infinipot.inspect.findings import findings
-from infinipot.inspect.paper import FIGURES, TABLE, paper
+from infinipot.inspect.global_scoring import whole
 from infinipot.inspect.run import Run, record
-from infinipot.inspect.search import searched
-from infinipot.inspect.whole import whole
 from infinipot.reading.sampling import Generation
 from infinipot.recipes.recipe import Recipe
 from infinipot.testing.model import ToyModel
 from infinipot.testing.tokenizer import ByteTokenizer
+from paper.averages import Averages, averages
+from paper.folder import FIGURES, TABLE, paper
+from paper.search import searched
 
 MODEL, TOKENIZER = ToyModel(layers=3), ByteTokenizer()
 QUESTION = "Which dog?"

@@ -9,8 +9,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, NamedTuple
 
-from infinipot.inspect import evidence
 from infinipot.inspect.run import Run
+from paper import evidence
 
 RIGHT = 0.5  # a score from here on is a right answer; a wrong one has none at all
 HALF = 0.5  # of the heads: from here on a word is shown in bold

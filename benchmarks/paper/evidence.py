@@ -4,15 +4,25 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 
-from infinipot.inspect.words import Held, find, side_by_side, words
+from infinipot.inspect.words import shares, texts, words
 from infinipot.reading.recording import Record
 
 AROUND = 60  # words that are shown of a place
 SHORT = 4  # letters; shorter words of a question say little about where its answer is
 Place = tuple[int, int]  # first token, and the one after the last
+
+
+@dataclass(frozen=True)
+class Held:
+    """A word, and the share of all layers and heads that hold it in each of several pots."""
+
+    text: str
+    start: int  # its first token
+    shares: tuple[float, ...]
 
 
 def places(pieces: Sequence[str], answers: Iterable[str]) -> list[Place]:
@@ -64,6 +74,32 @@ def within(held: Sequence[Held], place: Place) -> list[bool]:
     """Which of the words shown are the place's own."""
     ends = [*(one.start for one in held[1:]), place[1]]
     return [one.start < place[1] and end > place[0] for one, end in zip(held, ends, strict=True)]
+
+
+def find(pieces: Sequence[str], phrase: str, spoken: bool = False) -> list[tuple[int, int]]:
+    """Every place where the text says the phrase, as first token and the one after the last.
+
+    With `spoken`, whole words only, in capitals or not.
+    """
+    if not phrase:
+        return []
+    pattern = rf"(?<!\w){re.escape(phrase)}(?!\w)" if spoken else re.escape(phrase)
+    ends = np.cumsum([len(piece) for piece in pieces])
+    found = []
+    for match in re.finditer(pattern, "".join(pieces), re.IGNORECASE if spoken else re.NOFLAG):
+        first = int(np.searchsorted(ends, match.start(), side="right"))
+        last = int(np.searchsorted(ends, match.end(), side="left"))
+        found.append((first, last + 1))
+    return found
+
+
+def side_by_side(records: Sequence[Record], start: int = 0, end: int | None = None) -> list[Held]:
+    """Words of the tokens `start` to `end`, with the share of heads that hold them in the end."""
+    pieces = records[0].pieces[start:end]
+    starts = words(pieces)
+    found = [shares(record.held()[..., start:end], starts) for record in records]
+    rows = zip(texts(pieces, starts), starts.tolist(), *(one.tolist() for one in found), strict=True)
+    return [Held(text, start + first, tuple(rest)) for text, first, *rest in rows]
 
 
 def _said(text: str) -> set[str]:

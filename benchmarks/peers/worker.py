@@ -9,7 +9,6 @@ import json
 import os
 import selectors
 import subprocess
-import sys
 import tempfile
 import time
 from pathlib import Path
@@ -83,7 +82,7 @@ class Worker:
                     found: dict[str, Any] = json.loads(line)
                     return found
         self._process.kill()
-        return {"failed": f"stopped after {limit:,.0f} s (--peer-limit)"}
+        return {"failed": f"stopped after {limit:,.0f} s (--limit)"}
 
     def _dead(self) -> dict[str, Any]:
         """What its last words were."""
@@ -102,8 +101,3 @@ def interpreter(option: str, variable: str, otherwise: str = "") -> str:
     if option and not Path(option).exists():
         raise ConfigError(f"there is no interpreter {option}")
     return found
-
-
-def own() -> str:
-    """The interpreter that runs us."""
-    return sys.executable

@@ -10,13 +10,13 @@ from typing import Any
 
 from infinipot.errors import InputError
 from infinipot.inspect.findings import findings
+from infinipot.inspect.global_scoring import Whole
 from infinipot.inspect.page import page
-from infinipot.inspect.pictures import pictures
+from infinipot.inspect.plots import pictures
 from infinipot.inspect.run import Run
-from infinipot.inspect.whole import Whole
 
 
-def report(
+def write_report(
     runs: Sequence[Run], whole: Whole | None, out: Path, facts: Mapping[str, str]
 ) -> tuple[list[Path], dict[str, Any]]:
     """Write everything about the runs; return the files, the page first, and what report.json says."""

@@ -16,27 +16,28 @@ from collections.abc import Callable, Generator
 from contextlib import ExitStack
 from dataclasses import replace
 from itertools import pairwise
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 
-from infinipot.bench.clock import settle
-from infinipot.bench.peers import llama, plain
-from infinipot.bench.peers.worker import PeerError
-from infinipot.bench.plan import Plan
-from infinipot.bench.shares import WARM, snapshot, timed, write
-from infinipot.bench.steps import Step
-from infinipot.bench.subject import Subject, text
+from infinipot.bench.subject import Subject
 from infinipot.core.config import PotConfig
+from infinipot.hf import plain
 from infinipot.reading.reader import Reader
 from infinipot.reading.sampling import Generation
 from infinipot.recipes.recipe import Recipe
+from peers import llama
+from peers.worker import PeerError
+from speed.cycle_parts import WARM, snapshot, timed, write
+
+if TYPE_CHECKING:
+    from speed.comparison import Comparison
 
 TOKENS = 17  # of an answer in each round; the first is not timed
 Way = tuple[Callable[[], float], Callable[[], float]]  # seconds of a chunk, and of a token
 
 
-def measure(plan: Plan, subject: Subject) -> Generator[Step, None, dict[str, Any]]:
+def measure(plan: Comparison, subject: Subject) -> Generator[str, None, dict[str, Any]]:
     """Return seconds, tokens a second and ratios of every system."""
     assert plan.chunk is not None
     new, cached = plan.chunk
@@ -50,7 +51,7 @@ def measure(plan: Plan, subject: Subject) -> Generator[Step, None, dict[str, Any
             names = list(ways)
             first = turn % len(names)  # nobody always runs after the same one
             for name in [*names[first:], *names[:first]]:
-                yield Step(f"side by side: {name}", turn, warm + plan.rounds)
+                yield f"side by side: {name}, {turn} of {warm + plan.rounds}"
                 found = _once(ways[name])
                 if isinstance(found, str):
                     failed[name] = found
@@ -75,7 +76,7 @@ def _once(way: Way) -> tuple[float, float] | str:
         return str(error)
 
 
-def _ways(plan: Plan, subject: Subject, held: ExitStack, failed: dict[str, str]) -> dict[str, Way]:
+def _ways(plan: Comparison, subject: Subject, held: ExitStack, failed: dict[str, str]) -> dict[str, Way]:
     """How each system reads the chunk and writes a token."""
     ways: dict[str, Way] = {}
     if "transformers" in plan.peers:
@@ -91,9 +92,9 @@ def _ways(plan: Plan, subject: Subject, held: ExitStack, failed: dict[str, str])
     return ways
 
 
-def _ours(plan: Plan, subject: Subject, name: str) -> Way:
+def _ours(plan: Comparison, subject: Subject, name: str) -> Way:
     new, cached = plan.chunk or (0, 0)
-    ids = text(new + cached, subject.vocabulary)
+    ids = subject.text(new + cached)
     catalyst = len(subject.reader(Recipe.named(name, capacity=4 * (new + cached))).catalyst)
     sized = Recipe.named(name, capacity=new + cached + catalyst, keep=cached)
     reader = subject.reader(sized)
@@ -123,24 +124,25 @@ def _decoding(reader: Reader, again: Callable[[], None]) -> float:
 
 
 @torch.no_grad()
-def _transformers(plan: Plan, subject: Subject) -> Way:
+def _transformers(plan: Comparison, subject: Subject) -> Way:
     new, cached = plan.chunk or (0, 0)
     model = subject.bare
-    ids = plain.tensor(subject, new + cached)
+    ids = torch.tensor([subject.text(new + cached)], device=subject.device)
     fresh = [_cached(model, ids[:, :cached]), _cached(model, ids)]
 
     @torch.no_grad()
     def chunk() -> float:
         cache = fresh[0]()
-        settle(subject.device)
+        subject.synchronize()
         started = time.perf_counter()
         model(ids[:, cached:], past_key_values=cache, logits_to_keep=1)
-        settle(subject.device)
+        subject.synchronize()
         return time.perf_counter() - started
 
     @torch.no_grad()
     def token() -> float:
-        moments = plain.generate(model, ids[:, :1], fresh[1](), TOKENS)
+        answer = plain.generate(model, ids[:, :1], fresh[1](), TOKENS)
+        moments = [time.perf_counter() for _ in answer]
         return statistics.median(after - before for before, after in pairwise(moments))
 
     return chunk, token
@@ -148,14 +150,11 @@ def _transformers(plan: Plan, subject: Subject) -> Way:
 
 def _cached(model: Any, ids: torch.Tensor) -> Callable[[], Any]:
     """Return what makes a cache that holds the ids already."""
-    from transformers import DynamicCache
-
-    whole = DynamicCache(config=model.config)
-    model(ids, past_key_values=whole, logits_to_keep=1)
+    whole = plain.read(model, ids)
     saved = [(layer.keys, layer.values) for layer in whole.layers]
 
     def make() -> Any:
-        cache = DynamicCache(config=model.config)
+        cache = type(whole)(config=model.config)
         for index, (keys, values) in enumerate(saved):
             cache.update(keys, values, index)
         return cache
@@ -163,7 +162,7 @@ def _cached(model: Any, ids: torch.Tensor) -> Callable[[], Any]:
     return make
 
 
-def _llama(plan: Plan, held: ExitStack) -> Way:
+def _llama(plan: Comparison, held: ExitStack) -> Way:
     new, cached = plan.chunk or (0, 0)
     workers = []
     # One holds the chunk's past, one the filled context, each in the way that is faster for it.
@@ -175,11 +174,11 @@ def _llama(plan: Plan, held: ExitStack) -> Way:
 
     def chunk() -> float:
         asked = {"do": "chunk", "new": new, "cached": cached}
-        return float(reads.ask(asked, plan.peer_limit)["seconds"])
+        return float(reads.ask(asked, plan.limit)["seconds"])
 
     def token() -> float:
         asked = {"do": "decode", "filled": new + cached, "count": TOKENS - 1}
-        return float(statistics.median(says.ask(asked, plan.peer_limit)["steps_s"]))
+        return float(statistics.median(says.ask(asked, plan.limit)["steps_s"]))
 
     return chunk, token
 

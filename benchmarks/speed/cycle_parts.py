@@ -9,17 +9,15 @@ back is not timed.
 from __future__ import annotations
 
 import statistics
-import time
 from collections.abc import Callable, Generator, Iterator
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from infinipot.bench.clock import settle
-from infinipot.bench.steps import Step
 from infinipot.core.window_layer import WindowLayer
 from infinipot.reading.reader import Reader
 from infinipot.reading.session import BLOCK
+from speed.ceilings import seconds
 
 VARIANTS = {
     "complete": {"distil": True, "scored": True},
@@ -65,7 +63,7 @@ class Parts:
         }
 
 
-def cycle_parts(reader: Reader, ids: list[int], rounds: int) -> Generator[Step, None, Parts]:
+def cycle_parts(reader: Reader, ids: list[int], rounds: int) -> Generator[str, None, Parts]:
     """Time the variants of a steady cycle, yielding before every round; the reader forgets what it read."""
     chunk = reader.config.chunk(len(reader.catalyst))
     again = steady(reader, ids)
@@ -73,7 +71,7 @@ def cycle_parts(reader: Reader, ids: list[int], rounds: int) -> Generator[Step, 
     warm = 1 if reader.capture_obstacle else WARM
     turns: list[dict[str, float]] = []
     for turn in range(warm + rounds):
-        yield Step("parts of a cycle", turn, warm + rounds)
+        yield f"parts of a cycle, {turn} of {warm + rounds}"
         found = {}
         for name in VARIANTS if turn % 2 else reversed(VARIANTS):
             again()
@@ -125,8 +123,4 @@ def blocks(ids: list[int]) -> Iterator[tuple[list[int], bool]]:
 
 def timed(reader: Reader, run: Callable[[], None]) -> float:
     """Seconds until the device is done."""
-    settle(reader.model.device)
-    started = time.perf_counter()
-    run()
-    settle(reader.model.device)
-    return time.perf_counter() - started
+    return seconds(run, reader.model.device)

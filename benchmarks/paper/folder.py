@@ -12,9 +12,9 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from infinipot.inspect import search
-from infinipot.inspect.averages import Averages, Document, Interval, averages, mean_of
-from infinipot.inspect.figures import figure2, figure3
+from paper import search
+from paper.averages import Averages, Document, Interval, averages, mean_of
+from paper.figures import figure2, figure3
 
 FIGURES, TABLE = "figures", "table8"
 

@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from infinipot.inspect.averages import CAP, WITH_NOVELTY, Averages, Curve, Mean
-from infinipot.inspect.pictures import COLOURS, GLOBAL, INK, png, pyplot, roots, spread_layers
+from infinipot.inspect.plots import COLOURS, GLOBAL, INK, png, pyplot, roots, spread_layers
+from paper.averages import CAP, WITH_NOVELTY, Averages, Curve, Mean
 
 MARKS = ("o", "s", "^", "D", "v", "P", "X", "*")
 

@@ -8,10 +8,10 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from infinipot.inspect import evidence, search, words
 from infinipot.inspect.run import Run
-from infinipot.inspect.search import Searched, Side, counts, markdown, ranked
 from infinipot.reading.recording import Record
+from paper import evidence, search
+from paper.search import Searched, Side, counts, markdown, ranked
 
 FAR = "so it goes . " * 20  # wider than what is shown of a place
 TEXT = f"Paris is old . Xcel Energy sells gas . {FAR}The consultant chose Xcel energy there . Excel no more"
@@ -41,7 +41,7 @@ def test_an_answer_is_found_in_whole_words_whatever_its_capitals() -> None:
     assert evidence.places(PIECES, ["xcel energy"]) == [(4, 6), (92, 94)]
     assert evidence.places(PIECES, ["Xcel", "excel"]) == [(4, 5), (92, 93), (96, 97)]
     assert evidence.places(PIECES, ["cel"]) == evidence.places(PIECES, ["no", "Yes"]) == []
-    assert words.find(PIECES, "xcel energy") == [], "only where asked for"
+    assert evidence.find(PIECES, "xcel energy") == [], "only where asked for"
 
 
 def test_the_evidence_is_where_the_question_s_words_are() -> None:
@@ -135,3 +135,40 @@ def test_the_table_shows_the_best_row_of_each_task_and_all_counts() -> None:
     none = markdown([replace(found, places=0)], "Title")
     assert "No row of the 1" in none
     assert "| ours only | 1 |" in none
+
+
+PARTS = ("The", " port", "er", " spoke", ".", "\n", "日", "本", " Then", "")
+
+
+def test_a_phrase_is_found_where_the_text_says_it() -> None:
+    assert evidence.find(PARTS, "porter spoke") == [(1, 4)]
+    assert evidence.find(PARTS, "orte") == [(1, 3)]
+    assert evidence.find(PARTS, "er") == [(2, 3)]
+    assert evidence.find(("a", "b", "a", "b"), "ab") == [(0, 2), (2, 4)]
+    assert evidence.find(PARTS, "nothing") == evidence.find(PARTS, "") == []
+
+
+def kept(dropped: list[list[list[int]]], tokens: list[int], pieces: tuple[str, ...] = ()) -> Record:
+    found = np.array(dropped, np.int32)
+    count = found.shape[-1]
+    return Record(
+        tuple(range(len(found))),
+        np.array(tokens, np.int32),
+        found,
+        np.arange(count).astype(np.float16),
+        (None,) * len(tokens),
+        np.arange(count, dtype=np.int32),
+        pieces or ("x",) * count,
+        {},
+    )
+
+
+def test_two_recipes_side_by_side() -> None:
+    pieces = ("A", " b", "c", " d", " e", " f")
+    one = kept([[[0, 0, 0, 1, 1, 1]]], [6], pieces)
+    other = kept([[[1, 0, 1, 0, 0, 0]]], [6], pieces)
+    rows = evidence.side_by_side([one, other], 1, 4)
+    assert [(row.text, row.start, row.shares) for row in rows] == [
+        (" bc", 1, (1.0, 0.5)),
+        (" d", 3, (0.0, 1.0)),
+    ]

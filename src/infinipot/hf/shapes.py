@@ -1,0 +1,60 @@
+"""Shapes of well-known models, to be filled with random weights: speed does not depend on what they say."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    import torch
+
+_LLAMA3 = {"factor": 32.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0}
+_NAMES = (
+    "model_type",
+    "vocab_size",
+    "hidden_size",
+    "intermediate_size",
+    "num_hidden_layers",
+    "num_attention_heads",
+    "num_key_value_heads",
+    "max_position_embeddings",
+)
+
+
+def _shape(sizes: tuple[Any, ...], theta: float = 10000.0, **more: Any) -> dict[str, Any]:
+    """Return what `AutoConfig.for_model` takes; `sizes` are in the order of `_NAMES`."""
+    rope = {"rope_type": "default", "rope_theta": theta}
+    return {**dict(zip(_NAMES, sizes, strict=True)), "rope_parameters": rope, **more}
+
+
+SHAPES: dict[str, dict[str, Any]] = {
+    "llama-3-8b": _shape(("llama", 128256, 4096, 14336, 32, 32, 8, 8192), 500000.0),
+    "llama-3.2-1b": _shape(
+        ("llama", 128256, 2048, 8192, 16, 32, 8, 131072),
+        head_dim=64,
+        tie_word_embeddings=True,
+        rope_parameters={
+            "rope_type": "llama3",
+            "rope_theta": 500000.0,
+            "original_max_position_embeddings": 8192,
+            **_LLAMA3,
+        },
+    ),
+    "qwen2.5-1.5b": _shape(("qwen2", 151936, 1536, 8960, 28, 12, 2, 32768), 1e6, tie_word_embeddings=True),
+    "mistral-7b": _shape(
+        ("mistral", 32768, 4096, 14336, 32, 32, 8, 32768), 1e6, head_dim=128, sliding_window=None
+    ),
+    "smollm2": _shape(("llama", 49152, 576, 1536, 30, 9, 3, 8192), 1e5, tie_word_embeddings=True),
+    "tiny": _shape(("llama", 512, 64, 128, 2, 4, 2, 8192)),
+}
+
+
+def build(name: str, device: torch.device, dtype: torch.dtype) -> Any:
+    """Return a transformers model of that shape; its weights are made on the device and nowhere else."""
+    import torch
+    from transformers import AutoConfig, AutoModelForCausalLM
+
+    torch.manual_seed(0)
+    config = AutoConfig.for_model(**SHAPES[name])
+    with torch.device(device):
+        model = AutoModelForCausalLM.from_config(config, dtype=dtype, attn_implementation="sdpa")
+    return model.eval().requires_grad_(False)
