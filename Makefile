@@ -51,7 +51,7 @@ types: setup
 	$(BIN)/mypy
 
 bench: setup  ## the figures of the README that need no GPU
-	$(BIN)/infinipot bench --chunk 2048+2048 --peers transformers
+	$(BIN)/python benchmarks/bench.py --chunk 2048+2048 --peers transformers
 	$(BIN)/python benchmarks/memory.py
 
 docs: setup  ## the documentation, into site/; a warning is an error

@@ -7,20 +7,19 @@ from typing import Any
 
 import numpy as np
 
-from infinipot.inspect.plots import COLOURS, GLOBAL, INK, png, pyplot, roots, spread_layers
+from infinipot.common.plots import COLOURS, GREY, INK, MARKERS, png, pyplot
+from infinipot.inspect.plots import roots, spread_layers
 from paper.averages import CAP, WITH_NOVELTY, Averages, Curve, Mean
-
-MARKS = ("o", "s", "^", "D", "v", "P", "X", "*")
 
 
 def figure2(found: Averages, title: str) -> bytes:
     """Hit rate by layer, and where in the texts the held tokens come from."""
-    return png(pyplot(), lambda plots: _figure2(plots, found, title), "light", "white")
+    return png(pyplot("inspect"), lambda plots: _figure2(plots, found, title), "light", "white")
 
 
 def figure3(found: Averages, title: str) -> bytes:
     """What CaP and CaP with NuC have in common, and their summed novelty, cycle by cycle."""
-    return png(pyplot(), lambda plots: _figure3(plots, found, title), "light", "white")
+    return png(pyplot("inspect"), lambda plots: _figure3(plots, found, title), "light", "white")
 
 
 def _figure2(plots: Any, found: Averages, title: str) -> Any:
@@ -51,7 +50,7 @@ def _frequency(figure: Any, found: Averages) -> None:
     rows, chosen = list(found.frequency.items()), spread_layers(len(found.layers))
     axes = figure.subplots(len(rows), len(chosen), squeeze=False, sharex=True, sharey=True)
     for line, (name, values) in zip(axes, rows, strict=True):
-        colour = _look(found, name)["color"] if name in found.hits else GLOBAL
+        colour = _look(found, name)["color"] if name in found.hits else GREY
         for axis, layer in zip(line, chosen, strict=True):
             edges = np.linspace(0, 100, values.shape[-1] + 1)
             axis.stairs(100 * values[layer], edges, fill=True, color=colour)
@@ -79,7 +78,7 @@ def _figure3(plots: Any, found: Averages, title: str) -> Any:
         best.cycles,
         best.means,
         1,
-        {"color": GLOBAL, "ls": ":", "lw": 2, "label": "the most there was"},
+        {"color": GREY, "ls": ":", "lw": 2, "label": "the most there was"},
     )
     axes["B"].set(title="Summed novelty of what a head holds", ylabel="nats")
     axes["C"].set(title="The same, of the most there was", ylabel="%")
@@ -94,9 +93,9 @@ def _figure3(plots: Any, found: Averages, title: str) -> Any:
 
 def _overlap(axis: Any, found: Averages) -> None:
     for cycles, values in found.overlaps:
-        axis.plot(cycles, 100 * np.array(values), color=GLOBAL, linewidth=0.7, alpha=0.6)
+        axis.plot(cycles, 100 * np.array(values), color=GREY, linewidth=0.7, alpha=0.6)
     _banded(axis, found.overlap, 100, {"color": INK["light"], "marker": "o", "label": "mean"})
-    axis.plot([], [], color=GLOBAL, linewidth=0.7, label="each row")
+    axis.plot([], [], color=GREY, linewidth=0.7, label="each row")
     axis.set(title=f"Held tokens that {CAP} and {WITH_NOVELTY} have in common", ylabel="%")
     axis.set_ylim(0, 100)
     axis.legend(loc="upper right")
@@ -118,7 +117,7 @@ def _banded(axis: Any, curve: Curve, scale: float, look: dict[str, Any]) -> None
 def _look(found: Averages, name: str) -> dict[str, Any]:
     """The same for a recipe in both figures; not by colour alone."""
     number = list(found.hits).index(name)
-    return {"color": COLOURS[number % len(COLOURS)], "marker": MARKS[number % len(MARKS)]}
+    return {"color": COLOURS[number % len(COLOURS)], "marker": MARKERS[number % len(MARKERS)]}
 
 
 def _cycles(axis: Any, curve: Curve, rows: int) -> None:

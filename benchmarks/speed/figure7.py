@@ -10,30 +10,21 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from infinipot.common.plots import COLOURS, MARKERS, pyplot
 from infinipot.common.sizes import short
 
 Document = dict[str, Any]
-# Okabe and Ito's colours, which colour-blind people can tell apart; shapes differ too.
-COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
-MARKERS = ("o", "s", "^", "D", "v", "P", "X")
 GREY = "#666666"
 
 
 def draw(told: Document, folder: Path) -> list[Path]:
-    """Write figure7.png and figure7.svg if there is anything to draw; an ImportError says what to install."""
+    """Write figure7.png and figure7.svg if there is anything to draw."""
     lines = _lines(told["rows"])
     if not lines:
         return []
-    try:
-        import matplotlib
-    except ImportError:
-        raise ImportError("drawing needs matplotlib: pip install 'infinipot[bench]'") from None
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
-    from matplotlib.figure import Figure
-
-    with matplotlib.rc_context({"font.size": 10, "svg.fonttype": "none", "svg.hashsalt": "infinipot"}):
-        figure = Figure(figsize=(10.5, 4.9), layout="constrained")
-        FigureCanvasAgg(figure)
+    plots = pyplot("inspect")
+    with plots.rc_context({"font.size": 10, "svg.fonttype": "none", "svg.hashsalt": "infinipot"}):
+        figure = plots.figure(figsize=(10.5, 4.9), layout="constrained")
         time, memory = figure.subplots(1, 2)
         _panel(time, lines, lambda row: row["first_token_s"], "time to first token (s)")
         _floor_of_time(time, told)
@@ -44,6 +35,7 @@ def draw(told: Document, folder: Path) -> list[Path]:
         paths = [folder / f"figure7.{kind}" for kind in ("png", "svg")]
         for path in paths:
             figure.savefig(path, dpi=160)
+        plots.close(figure)
     return paths
 
 

@@ -74,6 +74,7 @@ def check_memory(tokens: int, entry: float, free: int) -> None:
     wanted = tokens * entry
     if wanted > SPARE * free:
         raise ConfigError(
-            f"global scoring holds all {tokens:,} tokens, {wanted / 1e9:.1f} GB, and {free / 1e9:.1f} GB are "
-            f"free: use --no-global, or a text of {int(SPARE * free / entry):,} tokens or less"
+            f"global scoring needs {tokens:,} tokens, {wanted / 1e9:.1f} GB; {free / 1e9:.1f} GB are free",
+            field="global",
+            remedy=f"use `no_global`, or a text of {int(SPARE * free / entry):,} tokens or less",
         )

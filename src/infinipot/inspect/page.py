@@ -8,7 +8,6 @@ size follows the text's length and not the number of cycles.
 from __future__ import annotations
 
 import base64
-import html
 import json
 import zlib
 from collections.abc import Mapping, Sequence
@@ -17,9 +16,10 @@ from typing import Any
 
 import numpy as np
 
+from infinipot.common import page as html_page
+from infinipot.common.plots import Picture
 from infinipot.inspect import measures, words
 from infinipot.inspect.findings import BINS, Findings
-from infinipot.inspect.plots import Picture
 from infinipot.inspect.run import Run
 
 MOMENTS = 64  # positions of the slider
@@ -30,25 +30,17 @@ def page(found: Findings, pictures: Sequence[Picture], facts: Mapping[str, str])
     here = files("infinipot.inspect")
     style, body, script = ((here / f"page.{kind}").read_text("utf-8") for kind in ("css", "html", "js"))
     data = json.dumps(payload(found.runs), ensure_ascii=False).replace("<", "\\u003c")
-    rows = "".join(f"<dt>{_e(name)}</dt><dd>{_e(text)}</dd>" for name, text in facts.items())
     parts = [
         "<h1>What the pot kept</h1>",
-        f"<dl>{rows}</dl>",
+        html_page.facts(facts),
         _answers(found),
         body,
         "<h2>Figures</h2>" if pictures else "",
-        *map(_figure, pictures),
+        *(picture.html() for picture in pictures),
         f'<script type="application/json" id="data">{data}</script>',
         f"<script>{script}</script>",
     ]
-    return (
-        '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">\n'
-        '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
-        '<link rel="icon" href="data:,">\n'
-        f"<title>What the pot kept</title>\n<style>{style}</style></head>\n<body>\n"
-        + "\n".join(parts)
-        + "\n</body></html>\n"
-    )
+    return html_page.page("What the pot kept", style, parts)
 
 
 def payload(runs: Sequence[Run]) -> dict[str, Any]:
@@ -109,24 +101,5 @@ def _answers(found: Findings) -> str:
         cells = [run.name, run.answer, f"{record.cycles:,}", f"{record.held().sum(-1).mean():,.0f}"]
         if found.hits:
             cells.append(f"{100 * found.hits[run.name].mean():.1f}%")
-        rows.append("".join(f"<td{kind}>{_e(cell)}" for kind, cell in zip(_KINDS, cells, strict=False)))
-    head = "".join(f"<th{kind}>{told}" for kind, told in zip(_KINDS, heads, strict=False))
-    body = "".join(f"<tr>{row}</tr>" for row in rows)
-    return f"<div class=wide><table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>"
-
-
-_KINDS = ("", " class=answer", *[" class=n"] * 3)
-
-
-def _figure(picture: Picture) -> str:
-    light, dark = (base64.b64encode(data).decode() for data in (picture.light, picture.dark))
-    kind = "data:image/png;base64,"
-    return (
-        f'<figure><picture><source media="(prefers-color-scheme: dark)" srcset="{kind}{dark}">'
-        f'<img loading="lazy" alt="{_e(picture.caption)}" src="{kind}{light}"></picture>'
-        f"<figcaption>{_e(picture.caption)}</figcaption></figure>"
-    )
-
-
-def _e(text: str) -> str:
-    return html.escape(text)
+        rows.append(cells)
+    return html_page.table(heads, rows, ("", "answer", "n", "n", "n"))

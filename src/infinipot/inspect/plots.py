@@ -1,40 +1,22 @@
-"""Figures 2 and 3 of the paper for a text of one's own, and a map of what is held.
-
-Each is drawn twice, for light and for dark pages. The only importer of matplotlib here, and a late one.
-"""
+"""Figures 2 and 3 of the paper for a text of one's own, and a map of what is held."""
 
 from __future__ import annotations
 
-import io
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
 
-from infinipot.errors import ConfigError
+from infinipot.common.plots import COLOURS, GREY, Picture, picture, pyplot
 from infinipot.inspect.findings import Findings
 
-INK = {"light": "#1f2328", "dark": "#d7dce2"}
-COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#8c6bb1", "#999999")
-GLOBAL = "#888888"
-DPI = 130
-Draw = Callable[[Any, Findings], Any]
-
-
-@dataclass(frozen=True)
-class Picture:
-    """A PNG for each kind of page."""
-
-    name: str  # its file's
-    caption: str
-    light: bytes
-    dark: bytes
+Draw = Callable[..., Any]  # of pyplot and the findings; returns a figure
 
 
 def pictures(found: Findings) -> Iterator[Picture]:
     """Yield the pictures that there are numbers for."""
-    plots = pyplot()
+    plots = pyplot("inspect")
     kinds: list[tuple[bool, str, str, Draw]] = [
         (
             bool(found.hits),
@@ -66,46 +48,7 @@ def pictures(found: Findings) -> Iterator[Picture]:
     ]
     for wanted, name, caption, draw in kinds:
         if wanted:
-            yield Picture(name, caption, *(_png(plots, draw, found, page) for page in ("light", "dark")))
-
-
-def _png(plots: Any, draw: Draw, found: Findings, page: str) -> bytes:
-    return png(plots, lambda plots: draw(plots, found), page)
-
-
-def pyplot() -> Any:
-    """Return matplotlib's, which draws without a screen."""
-    try:
-        import matplotlib as mpl
-    except ImportError:
-        raise ConfigError("pictures need matplotlib: pip install 'infinipot[inspect]'") from None
-    mpl.use("Agg")
-    import matplotlib.pyplot as plt
-
-    return plt
-
-
-def png(plots: Any, draw: Callable[[Any], Any], page: str, ground: str | None = None) -> bytes:
-    """Draw for a kind of page, on a ground of its own or on the page's."""
-    ink = INK[page]
-    style = {
-        "text.color": ink,
-        "axes.labelcolor": ink,
-        "axes.edgecolor": ink,
-        "axes.titlesize": 10,
-        "axes.spines.top": False,
-        "axes.spines.right": False,
-        "xtick.color": ink,
-        "ytick.color": ink,
-        "font.size": 9,
-        "legend.frameon": False,
-    }
-    with plots.rc_context(style):
-        figure, stream = draw(plots), io.BytesIO()
-        look = {"transparent": True} if ground is None else {"facecolor": ground}
-        figure.savefig(stream, format="png", dpi=DPI, metadata={"Software": None}, **look)
-        plots.close(figure)
-    return stream.getvalue()
+            yield picture(plots, name, caption, partial(draw, found=found))
 
 
 def _hits(plots: Any, found: Findings) -> Any:
@@ -171,7 +114,7 @@ def _novelty(plots: Any, found: Findings) -> Any:
         sums = novelty.held.mean((1, 2))
         axis.plot(novelty.tokens, sums, label=name, color=_colour(found, name), marker="o", markersize=3)
     first = found.novelty[found.runs[0].name]
-    axis.plot(first.tokens, first.best, color=GLOBAL, linestyle=":", label="the most there was")
+    axis.plot(first.tokens, first.best, color=GREY, linestyle=":", label="the most there was")
     _labelled(axis, "tokens read", "summed novelty, nats")
     figure.legend(loc="outside right upper")
     return figure
@@ -206,7 +149,7 @@ def _labelled(axis: Any, across: str, up: str) -> None:
 
 def _colour(found: Findings, name: str) -> str:
     names = [run.name for run in found.runs]
-    return COLOURS[names.index(name) % len(COLOURS)] if name in names else GLOBAL
+    return COLOURS[names.index(name) % len(COLOURS)] if name in names else GREY
 
 
 def _short(name: str) -> str:

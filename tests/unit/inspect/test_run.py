@@ -102,7 +102,7 @@ def test_what_global_scoring_holds_hits_everything(runs: list[Run]) -> None:
 
 def test_too_long_a_text_for_global_scoring_is_refused_in_one_line() -> None:
     check_memory(1000, 1000, 2_000_000)
-    with pytest.raises(ConfigError, match=r"1\.0 GB are free: use --no-global, or a text of 800 tokens"):
+    with pytest.raises(ConfigError, match=r"1\.0 GB are free: use `no_global`, or a text of 800 tokens"):
         check_memory(1000, 1_000_000, 1_000_000_000)
 
 
