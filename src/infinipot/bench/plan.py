@@ -16,7 +16,6 @@ if TYPE_CHECKING:
     from infinipot.recipes.recipe import Recipe
 
 SKIP = 8  # first tokens of an answer that are not timed: they warm up what decoding alone uses
-SIZING = ("keep", "step", "tail")  # options of the recipes that drop slots while they read
 
 
 @dataclass(frozen=True)
@@ -68,14 +67,12 @@ class Plan:
 
         found: list[Recipe] = []
         for name in self.recipes:
-            method = presets.find(name)
-            sized = method.policy or method.bounded  # else one capacity is like another
-            known = {*method.knobs, *(SIZING if method.policy and method.bounded else ())}
-            given = {option: value for option, value in self.options.items() if option in known}
-            capacities = self.capacities if sized else self.capacities[:1]
+            preset = presets.find(name)
+            given = {option: value for option, value in self.options.items() if preset.takes(option)}
+            capacities = self.capacities if preset.sized else self.capacities[:1]
             found += [Recipe.named(name, capacity=capacity, **given) for capacity in capacities]
         return found
 
     def cycling(self) -> list[Recipe]:
         """Return the recipes that distil while they read."""
-        return [recipe for recipe in self.made() if recipe.preset.policy and recipe.preset.bounded]
+        return [recipe for recipe in self.made() if recipe.preset.drops]

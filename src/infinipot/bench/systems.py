@@ -120,9 +120,9 @@ class Pots:
     def __init__(self, subject: Subject, recipe: Recipe) -> None:
         self.subject, self.recipe, self.grows = subject, recipe, not recipe.preset.bounded
         self.about: About = {"system": recipe.preset.name, "ours": True, "note": recipe.note}
-        if recipe.preset.bounded or recipe.preset.policy:
+        if recipe.preset.sized:
             self.about["capacity"] = recipe.config.capacity
-        if recipe.preset.bounded and recipe.preset.policy:
+        if recipe.preset.drops:
             self.about["keep"] = recipe.config.kept
 
     def warm_up(self, length: int, new_tokens: int) -> None:
