@@ -10,15 +10,15 @@ import importlib
 import os
 from collections import deque
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from typing import Any
 
 from infinipot.engine import Engine
 from infinipot.errors import ConfigError, InfiniPotError
-from infinipot.eval.evaluate import Evaluation, Prepared, prepared
-from infinipot.eval.runner import Job, Outcome, Runner
+from infinipot.eval.evaluate import Evaluation, Here, Prepared
+from infinipot.eval.runner import Job, Outcome
 
 TRIES = 3  # deaths of a worker at one job before the job is given up
+Pending = dict[Any, tuple[Any, Job | None]]  # calls: worker and job, None while the worker gets ready
 STARTS = 3  # workers lost in a row before one was ready: then something else is wrong
 
 
@@ -26,35 +26,15 @@ class WorkersLostError(InfiniPotError):
     """The cluster cannot hold a worker."""
 
 
-class _Worker:
-    """What runs on the cluster; the model is opened by `prepare` or the first job, never twice."""
+class _Worker(Here):
+    """What runs on the cluster; the model is opened by the first call that needs it, never twice."""
 
-    def __init__(self, open_engine: Callable[[], Engine]) -> None:
-        self._open = open_engine
-        self._made: Runner | None = None
-
-    def _runner(self) -> Runner:
-        if self._made is None:
-            self._made = Runner(self._open())
-        return self._made
-
-    def ready(self) -> None:
+    def ready(self) -> bool:
         """Answer once the model is there."""
-        self._runner()
-
-    def prepare(self, wanted: Evaluation) -> Prepared:
-        return prepared(self._runner(), wanted)
+        return self.runner is not None
 
     def one(self, job: Job) -> Outcome:
-        return self._runner().one(job)
-
-
-@dataclass
-class _Pending:
-    """A call that has not come back."""
-
-    worker: Any
-    job: Job | None  # None while the worker gets ready
+        return self.runner.one(job)
 
 
 class RayWorkers:
@@ -83,37 +63,38 @@ class RayWorkers:
     def run(self, jobs: list[Job]) -> Iterator[tuple[Job, Outcome]]:
         """Yield every job with its outcome, in the order they end."""
         queue, tries = deque(jobs), dict.fromkeys((job.key for job in jobs), 0)
-        pending: dict[Any, _Pending] = {}
+        pending: Pending = {}
         for _ in range(min(self._most, len(jobs))):
             self._enlist(pending)
         unready = 0
         try:
-            while queue or any(call.job for call in pending.values()):
+            while queue or any(job for _, job in pending.values()):
                 (done,), _ = self._ray.wait(list(pending), num_returns=1)
-                call = pending.pop(done)
+                worker, job = pending.pop(done)
                 outcome, alive = self._result(done)
-                unready = 0 if alive else unready + (call.job is None)
+                unready = 0 if alive else unready + (job is None)
                 if unready >= STARTS * self._most:
                     raise WorkersLostError(
                         "workers die before they are ready: see Ray's logs on their nodes; run again to go on"
                     )
                 if not alive:
-                    self._ray.kill(call.worker)  # it may be out of reach only
+                    self._ray.kill(worker)  # which may be out of reach only
                     self._enlist(pending)
-                    outcome = self._again(call.job, queue, tries)
+                    outcome = self._again(job, queue, tries)
                 elif queue:
-                    job = queue.popleft()
-                    pending[call.worker.one.remote(job)] = _Pending(call.worker, job)
-                if call.job and outcome:
-                    yield call.job, outcome
+                    following = queue.popleft()
+                    pending[worker.one.remote(following)] = worker, following
+                if job and outcome:
+                    yield job, outcome
         finally:
-            for call in pending.values():
-                self._ray.kill(call.worker)
+            for worker, _ in pending.values():
+                self._ray.kill(worker)
 
     def _result(self, done: Any) -> tuple[Outcome | None, bool]:
-        """Return what a call gave, and whether its worker lives."""
+        """Return the outcome of a call, if it was a job, and whether its worker lives."""
         try:
-            return _got(self._ray, done), True
+            found = _got(self._ray, done)
+            return (found if isinstance(found, Outcome) else None), True
         except (self._ray.exceptions.RayActorError, self._ray.exceptions.WorkerCrashedError):
             return None, False
 
@@ -127,20 +108,20 @@ class RayWorkers:
         queue.appendleft(job)
         return None
 
-    def _enlist(self, pending: dict[Any, _Pending]) -> None:
+    def _enlist(self, pending: Pending) -> None:
         """Start a worker; it gets a job once it is ready, so none waits for room on the cluster."""
         worker, self._spare = self._spare or self._start(), None
-        pending[worker.ready.remote()] = _Pending(worker, None)
+        pending[worker.ready.remote()] = worker, None
 
     def _start(self) -> Any:
-        return self._ray.remote(**self._share)(_Worker).remote(self._open)
+        return self._ray.remote(**self._share)(_Worker).remote(self._open, 1)
 
 
 def _import_ray() -> Any:
     try:
         return importlib.import_module("ray")
     except ImportError:
-        raise ConfigError("--engine ray needs Ray: pip install 'infinipot[ray]'") from None
+        raise ConfigError("this needs Ray", field="engine", remedy="pip install 'infinipot[ray]'") from None
 
 
 def _got(ray: Any, reference: Any) -> Any:

@@ -13,6 +13,7 @@ from itertools import groupby, islice
 
 import torch
 
+from infinipot.common.out_of_memory import out_of_memory
 from infinipot.engine import Engine
 from infinipot.errors import ConfigError, InfiniPotError
 from infinipot.eval.grid import Cell
@@ -82,7 +83,7 @@ class Runner:
             failed = Outcome(error=" ".join(str(error).split()))
         except (MemoryError, RuntimeError) as error:
             self._forget()
-            if not _out_of_memory(error):
+            if not out_of_memory(error):
                 raise
             failed = Outcome(error=OUT_OF_MEMORY)
         if torch.cuda.is_available():
@@ -186,8 +187,3 @@ class _Answer:
     def whole(self) -> str:
         """Return the answer."""
         return self._said if self._closed else self._said + self._text.flush()
-
-
-def _out_of_memory(error: BaseException) -> bool:
-    """The CPU's has no type of its own."""
-    return isinstance(error, MemoryError | torch.OutOfMemoryError) or "allocate memory" in str(error)

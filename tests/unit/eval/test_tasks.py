@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import json
+import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+import infinipot.eval.tasks
 from infinipot.errors import InfiniPotError
 from infinipot.eval.grid import BY_TASK
 from infinipot.eval.tasks.registry import make, task_options, tasks
@@ -97,8 +100,8 @@ def test_babilong_and_kv_retrieval_by_their_files(data: Path) -> None:
         ("longbench", {"trials": 3}, "`trials` is for needle and passkey: leave it out for longbench"),
         ("passkey", {"lengths": "8x"}, "lengths is '8x': use a whole number"),
         ("passkey", {"lengths": ","}, "`lengths` is empty"),
-        ("passkey", {"depths": "2"}, "depths is '2.0': use 0 to 1"),
-        ("passkey", {"trials": 0}, "trials is '0': use at least 1"),
+        ("passkey", {"depths": "2"}, "depths is 2: use 0 to 1"),
+        ("passkey", {"trials": 0}, "trials is 0: use at least 1"),
         ("needle", {"needle": "pasky"}, "unknown needle 'pasky'"),
         ("needle", {"needle": "Ada likes tea."}, "a question and an answer"),
         ("needle", {"question": "What?"}, "has its own question"),
@@ -123,6 +126,33 @@ def test_every_task_declares_itself() -> None:
         assert task.options
 
 
+@pytest.fixture
+def _own(tmp_path: Path) -> Iterator[None]:
+    """The task of the docs' page as one more file of the folder."""
+    page = (Path(__file__).parents[3] / "docs" / "evaluation.md").read_text("utf-8")
+    (tmp_path / "alphabet.py").write_text(page.split("```python\n")[1].split("```")[0])
+    infinipot.eval.tasks.__path__.append(str(tmp_path))
+    for known in (tasks, task_options):
+        known.cache_clear()
+    yield
+    infinipot.eval.tasks.__path__.remove(str(tmp_path))
+    sys.modules.pop("infinipot.eval.tasks.alphabet")
+    for known in (tasks, task_options):
+        known.cache_clear()
+
+
+@pytest.mark.usefixtures("_own")
+def test_a_new_task_is_one_file() -> None:
+    assert "letters" in {option.name for option in task_options()}
+    task = make("alphabet", {"letters": "3"})
+    assert [example.answers for example in task.examples(len)] == [("B",), ("C",)]
+    assert task.describe() == {"letters": 3}
+    with pytest.raises(InfiniPotError, match="letters is 27: use 2 to 26"):
+        make("alphabet", {"letters": 27})
+    with pytest.raises(InfiniPotError, match="`letters` is for alphabet: leave it out for passkey"):
+        make("passkey", {"letters": 3})
+
+
 def test_options_of_the_same_name_are_one() -> None:
     found = {option.name: option for option in task_options()}
     assert list(found) == sorted(set(found), key=list(found).index)
@@ -139,5 +169,5 @@ def test_values_need_not_be_texts() -> None:
         "depths": [0.5],
         "trials": 1,
     }
-    with pytest.raises(InfiniPotError, match="depths is '2': use 0 to 1"):
+    with pytest.raises(InfiniPotError, match="depths is 2: use 0 to 1"):
         make("passkey", {"depths": (2,)})

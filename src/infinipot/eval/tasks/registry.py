@@ -78,17 +78,14 @@ def _merged(found: list[tuple[str, Option]]) -> Option:
     for task, option in found:
         helps.setdefault(option.help.removesuffix("."), []).append(task)
     told = "; ".join(f"{text} ({', '.join(names)})" for text, names in helps.items())
-    first = found[0][1]
-    typed = [(str if option.many else option.kind, option.choices) for _, option in found]
-    if any(one != typed[0] for one in typed):
+    first, *others = (option.listed(GROUP) if option.many else option for _, option in found)
+    if any((one.kind, one.choices) != (first.kind, first.choices) for one in others):
         raise TypeError(f"tasks disagree on what kind of thing `{first.name}` is")
     defaults = {option.shown or _shown(option.default) for _, option in found}
     shown = defaults.pop() if len(defaults) == 1 else "the task's"
-    # Bounds are checked by the task's own declaration, part by part.
-    return replace(
-        first, kind=typed[0][0], default=None, help=f"{told}.", group=GROUP, shown=shown, many=False,
-        least=None, most=None,
-    )  # fmt: skip
+    # Bounds are checked by the task's own declaration, and a list's part by part.
+    plain = replace(first, default=None, group=GROUP, many=False, least=None, most=None)
+    return replace(plain, help=f"{told}.", shown=shown)
 
 
 def _shown(default: Any) -> str:
