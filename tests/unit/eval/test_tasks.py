@@ -97,7 +97,11 @@ def test_babilong_and_kv_retrieval_by_their_files(data: Path) -> None:
     [
         ("passkye", {}, "unknown task 'passkye': did you mean 'passkey'?"),
         ("passkey", {"hay": "noise"}, "`hay` is for needle: leave it out for passkey"),
-        ("longbench", {"trials": 3}, "`trials` is for needle and passkey: leave it out for longbench"),
+        (
+            "longbench",
+            {"trials": 3},
+            "`trials` is for needle and passkey and variable-tracking: leave it out for longbench",
+        ),
         ("passkey", {"lengths": "8x"}, "lengths is '8x': use a whole number"),
         ("passkey", {"lengths": ","}, "`lengths` is empty"),
         ("passkey", {"depths": "2"}, "depths is 2: use 0 to 1"),
@@ -120,7 +124,9 @@ def test_what_cannot_be_is_one_line(name: str, wanted: dict[str, Any], says: str
 
 
 def test_every_task_declares_itself() -> None:
-    assert list(tasks()) == ["babilong", "kv-retrieval", "longbench", "needle", "passkey"]
+    assert list(tasks()) == [
+        *("babilong", "kv-retrieval", "longbench", "needle", "passkey", "variable-tracking")
+    ]
     for task in tasks().values():
         assert task.help
         assert task.options
@@ -157,7 +163,7 @@ def test_options_of_the_same_name_are_one() -> None:
     found = {option.name: option for option in task_options()}
     assert list(found) == sorted(set(found), key=list(found).index)
     assert found["lengths"].kind is str
-    assert "e.g. 8k,128k,1m (needle, passkey)" in found["lengths"].help
+    assert "e.g. 8k,128k,1m (needle, passkey, variable-tracking)" in found["lengths"].help
     assert found["lengths"].shown == "the task's"
     assert found["depths"].shown == "0.1,0.5,0.9"
     assert all(option.default is None for option in found.values())
