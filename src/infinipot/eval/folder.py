@@ -7,9 +7,7 @@ behind, which the next run drops; so no row is there twice and none is lost. One
 from __future__ import annotations
 
 import json
-import lzma
 import os
-import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -20,7 +18,7 @@ from filelock import FileLock, Timeout
 from infinipot.common.atomic_files import reason, writing
 from infinipot.errors import ConfigError, InputError
 from infinipot.eval.manifest import FORMAT, Manifest, differences
-from infinipot.eval.tasks.jsonl import PACKED, open_file
+from infinipot.eval.tasks.jsonl import DAMAGED, PACKED, open_file
 
 MANIFEST, ROWS, LOCK = "manifest.json", "rows.jsonl", ".lock"
 Row = dict[str, Any]
@@ -95,7 +93,7 @@ def read_rows(path: Path) -> list[Row]:
     try:
         with open_file(found) as stream:
             return list(_rows(stream.read(), found))
-    except (OSError, EOFError, lzma.LZMAError, zlib.error) as error:
+    except DAMAGED as error:
         raise InputError(f"cannot read {found}: {error}") from error
 
 
@@ -160,3 +158,4 @@ def _agree(path: Path, manifest: Manifest) -> None:
         raise ConfigError(f"{path} has rows and no {MANIFEST}", field="out", remedy="use another `out`")
     with writing(path / MANIFEST) as stream:
         stream.write((json.dumps(manifest, ensure_ascii=False, indent=1) + "\n").encode())
+    (path / MANIFEST).chmod(0o644)  # as rows are: others may report the run

@@ -45,7 +45,8 @@ class RayWorkers:
     ) -> None:
         self._open, self._ray = open_engine, _import_ray()
         _connect(self._ray, address)
-        self._share, self._most = _shares(self._ray, workers)
+        self._share, self._most = shares(self._ray, workers)
+        self.deaths = 0  # of workers that were at a job
         self._spare: Any = None  # the worker that prepared, which need not load its model again
 
     def prepare(self, wanted: Evaluation) -> Prepared:
@@ -54,7 +55,7 @@ class RayWorkers:
         for _ in range(STARTS):
             self._spare = self._start()
             try:
-                found: Prepared = _got(self._ray, self._spare.prepare.remote(wanted))
+                found: Prepared = result_of(self._ray, self._spare.prepare.remote(wanted))
             except lost:
                 continue
             return found
@@ -93,7 +94,7 @@ class RayWorkers:
     def _result(self, done: Any) -> tuple[Outcome | None, bool]:
         """Return the outcome of a call, if it was a job, and whether its worker lives."""
         try:
-            found = _got(self._ray, done)
+            found = result_of(self._ray, done)
             return (found if isinstance(found, Outcome) else None), True
         except (self._ray.exceptions.RayActorError, self._ray.exceptions.WorkerCrashedError):
             return None, False
@@ -103,6 +104,7 @@ class RayWorkers:
         if job is None:
             return None
         tries[job.key] += 1
+        self.deaths += 1
         if tries[job.key] >= TRIES:
             return Outcome(error=f"its worker died {TRIES} times, perhaps out of memory")
         queue.appendleft(job)
@@ -124,7 +126,7 @@ def _import_ray() -> Any:
         raise ConfigError("this needs Ray", field="engine", remedy="pip install 'infinipot[ray]'") from None
 
 
-def _got(ray: Any, reference: Any) -> Any:
+def result_of(ray: Any, reference: Any) -> Any:
     """Wait for a value; an error of ours comes as it was raised, without the worker's traceback."""
     try:
         return ray.get(reference)
@@ -144,7 +146,7 @@ def _connect(ray: Any, address: str | None) -> None:
         raise ConfigError(f"cannot reach a Ray cluster at {address or 'this machine'}: {reason}") from None
 
 
-def _shares(ray: Any, workers: int | None) -> tuple[dict[str, Any], int]:
+def shares(ray: Any, workers: int | None) -> tuple[dict[str, Any], int]:
     """Return what a worker needs and how many there are: one a GPU, or else one a node."""
     nodes = [node["Resources"] for node in ray.nodes() if node["Alive"]]
     cards = int(sum(node.get("GPU", 0) for node in nodes))

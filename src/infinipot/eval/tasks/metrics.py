@@ -139,11 +139,12 @@ def _words_zh(text: str) -> list[str]:
 
 
 def _cut(text: str) -> list[str]:
-    return list(_jieba().cut(text, cut_all=False))
+    return list(jieba().cut(text, cut_all=False))
 
 
 @cache
-def _jieba() -> Any:
+def jieba() -> Any:
+    """Import jieba, which cuts Chinese into words, without its own warnings and reports."""
     with warnings.catch_warnings():
         # jieba 0.42.1 has invalid escapes and asks for pkg_resources; neither is ours to mend.
         warnings.simplefilter("ignore")

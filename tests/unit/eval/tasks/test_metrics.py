@@ -163,12 +163,12 @@ def test_a_missing_package_is_one_line_that_says_what_to_install(
 ) -> None:
     for name in ("rouge", "jieba", "rapidfuzz.fuzz"):
         monkeypatch.setitem(sys.modules, name, None)
-    metrics._jieba.cache_clear()
+    metrics.jieba.cache_clear()
     with pytest.raises(ConfigError, match=r"pip install 'infinipot\[eval\]'") as caught:
         METRICS[metric]("北京", "北京")
     assert "\n" not in str(caught.value)
     monkeypatch.undo()
-    metrics._jieba.cache_clear()
+    metrics.jieba.cache_clear()
 
 
 def test_importing_is_light_and_jieba_is_silent(tmp_path: Path) -> None:
