@@ -63,8 +63,9 @@ class Part:
     def evaluation(self, args: argparse.Namespace) -> Evaluation:
         task, options, limit = tasks(args)[self.grid]
         steps = tuple({STEPS[recipe] for recipe in self.recipes if recipe in STEPS})
-        sizes = self.recipes, self.capacities, self.keeps, steps
-        grid = Grid(*sizes, self.catalysts, self.knobs, self.tail)
+        sizes = {"keep": self.keeps, "step": steps, "tail": (self.tail,) if self.tail else ()}
+        options = {name: values for name, values in (sizes | self.knobs).items() if values}
+        grid = Grid(self.recipes, self.capacities, self.catalysts, options)
         out = args.out / "parts" / self.grid / self.name
         return Evaluation(make(task, options, args.seed), grid, out, args.seed, limit)
 

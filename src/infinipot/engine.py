@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
+from infinipot.errors import ConfigError
 from infinipot.hf.loading import Pull, choose_device
 from infinipot.hf.loading import load as load_weights
 from infinipot.hf.model import HFModel
@@ -28,6 +29,15 @@ class Engine:
     tokenizer: HFTokenizer
     dtype: str = ""  # what it computes in
     sample: str = ""  # what its weights are known by where they are not one file
+
+    @property
+    def dialogue_format(self) -> Format:
+        """The layout of a conversation: the model's chat template, where the model has one."""
+        try:
+            self.tokenizer.frame("chat")
+        except ConfigError:
+            return "plain"
+        return "chat"
 
     def reader(self, recipe: Recipe, question: str | None = None, bare: bool = False) -> Reader:
         """Return a reader with an empty pot; arguments as in `Recipe.reader`."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 
-_OPTION = re.compile(r"`([a-z_]+)`")
+OPTION = re.compile(r"`([a-z_]+)`")
 
 
 class InfiniPotError(Exception):
@@ -27,7 +27,7 @@ class InfiniPotError(Exception):
 
     def worded(self, spell: Callable[[str], str]) -> str:
         """Return the message with every option it names spelt by a front end."""
-        return _OPTION.sub(lambda found: spell(found[1]), str(self))
+        return OPTION.sub(lambda found: spell(found[1]), str(self))
 
 
 class ConfigError(InfiniPotError):

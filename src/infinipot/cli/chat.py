@@ -6,82 +6,57 @@ import json
 import sys
 from collections.abc import Iterator
 from dataclasses import replace
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
-import typer
-
-from infinipot.cli import options as o
-from infinipot.cli.ask import open_files
+from infinipot.cli import given as g
+from infinipot.cli.expand import Given, flag, with_options
 from infinipot.cli.screen import note, stream_answer, summary, watch_reading
-from infinipot.core.config import DEFAULT_CAPACITY
 from infinipot.errors import InputError
-from infinipot.models.catalog import DEFAULT_MODEL
 from infinipot.reading.catalyst import catalyst_text
+from infinipot.recipes.options import (
+    ANSWER,
+    DEVICE,
+    DIALOGUE,
+    DTYPE,
+    FILE,
+    FORMAT,
+    JSON,
+    METHOD,
+    MODEL,
+    changed,
+)
 
 if TYPE_CHECKING:
     from infinipot.reading.reader import Reader
 
-Files = Annotated[
-    list[str] | None,
-    typer.Option("--file", "-f", help="UTF-8 text to read before the talk; repeat for several."),
-]
+FILES = replace(FILE, help="UTF-8 text to read before the talk; repeat for several.")
+LAYOUT = replace(FORMAT, shown=DIALOGUE)
 
 
-def chat(
-    file: Files = None,
-    model: o.ModelName = DEFAULT_MODEL,
-    recipe: o.RecipeName = "infinipot",
-    capacity: o.Capacity = DEFAULT_CAPACITY,
-    keep: o.Keep = None,
-    step: o.Step = None,
-    settings: o.Set = None,
-    novelty: o.Novelty = None,
-    catalyst: o.Catalyst = None,
-    pool: o.Pool = None,
-    pooling: o.PoolKind = None,
-    opening: o.Opening = 0,
-    tail: o.Tail = None,
-    format: o.FormatOption = None,
-    device: o.Device = "auto",
-    dtype: o.Dtype = "auto",
-    max_new_tokens: o.MaxNewTokens = 256,
-    temperature: o.Temperature = 0.0,
-    seed: o.Seed = None,
-    as_json: o.Json = False,
-) -> None:
+@with_options(FILES, MODEL, *METHOD, LAYOUT, DEVICE, DTYPE, *changed(ANSWER, max_new_tokens=256), JSON)
+def chat(*, given: Given) -> None:
     """Talk with a model, one line a turn; end with an empty line, /quit or Ctrl-D.
 
     With --json every reply is one JSON document on its own line.
     """
-    catalyst_text(catalyst or "general")
-    if file and "-" in file:
-        raise InputError("chat reads your messages from standard input: give files by name")
-    meter = open_files(file) if file else None
-    method = o.recipe(
-        recipe,
-        settings,
-        capacity=capacity,
-        keep=keep,
-        step=step,
-        opening=opening,
-        tail=tail and tail.value,
-        catalyst=catalyst,
-        novelty=novelty,
-        pool=pool,
-        pooling=pooling and pooling.value,
-    )
-    wanted = o.generation(max_new_tokens, temperature, seed)
-    engine = o.open_engine(model, device, dtype)
-    chosen = replace(method, format=format.value if format else engine.format)
-    reader = engine.reader(chosen)
-    if meter is not None:
-        watch_reading(reader, meter)
-        note(summary(reader, chosen))
+    catalyst_text(given["catalyst"] or "general")
+    if "-" in (given["file"] or []):
+        problem = "chat reads your messages from standard input"
+        raise InputError(problem, field="file", remedy="give files by name")
+    text = g.Text.of_files(given["file"]) if given["file"] else None
+    recipe, wanted = g.recipe_of(given), g.generation_of(given)
+    engine = g.open_engine(given)
+    # Where a text is only continued, a model that was taught to reply falls silent after a question.
+    recipe = replace(recipe, format=given["format"] or engine.dialogue_format)
+    reader = engine.reader(recipe)
+    if text is not None:
+        watch_reading(reader, text)
+        note(summary(reader, recipe))
     for message in _messages():
         try:
-            _reply(reader, reader.chat(message, wanted), as_json)
+            _reply(reader, reader.chat(message, wanted), given["json"])
         except InputError as error:  # a message too long for the pot is no reason to end the talk
-            note(f"infinipot: {error}")
+            note(f"infinipot: {error.worded(flag)}")
 
 
 def _reply(reader: Reader, pieces: Iterator[str], as_json: bool) -> None:

@@ -2,53 +2,49 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import replace
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
-import typer
-
-from infinipot.cli import options as o
-from infinipot.cli.screen import Meter, gigabytes, note, summary, watch_reading
+from infinipot.cli import given as g
+from infinipot.cli.expand import Given, with_options
+from infinipot.cli.screen import gigabytes, note, plain_table, print_json, summary, watch_reading
 from infinipot.eval.tasks.logbook import Fact, logbook
 from infinipot.models.catalog import DEFAULT_MODEL
 from infinipot.models.peak_memory import peak_memory_bytes
+from infinipot.recipes.option import Option
+from infinipot.recipes.options import ANSWER, DEVICE, DTYPE, JSON, MODEL, SIZES, changed
 
 if TYPE_CHECKING:
     from infinipot.reading.reader import Reader
 
-Days = Annotated[int, typer.Option(min=10, help="Length of the logbook; a day is about 52 tokens.")]
+DAYS = Option("days", int, 620, "Length of the logbook; a day is about 52 tokens.", least=10)
+SIZE, SEED = changed((SIZES["capacity"], ANSWER[2]), capacity=2048, seed=0)
 ANSWER_TOKENS = 12
 
 
-def demo(
-    model: o.ModelName = DEFAULT_MODEL,
-    capacity: o.Capacity = 2048,
-    days: Days = 620,
-    seed: o.Seed = 0,
-    device: o.Device = "auto",
-    dtype: o.Dtype = "auto",
-    as_json: o.Json = False,
-) -> None:
+@with_options(MODEL, SIZE, DAYS, SEED, DEVICE, DTYPE, JSON)
+def demo(*, given: Given) -> None:
     """Read a logbook of some 30,000 tokens in a pot of 2,048 entries and find the facts in it."""
+    from infinipot.recipes.recipe import Recipe
+
     # The embedded model is so small that the raw end of a text outweighs the rest: not fitted (ADR 15).
     recipes = [
-        o.recipe("infinipot", capacity=capacity, tail="distil"),
-        o.recipe("truncate", capacity=capacity),
+        Recipe.named("infinipot", capacity=given["capacity"], tail="distil"),
+        Recipe.named("truncate", capacity=given["capacity"]),
     ]
-    book = logbook(days, seed or 0)
-    engine = o.open_engine(model, device, dtype)
+    book = logbook(given["days"], given["seed"])
+    engine = g.open_engine(given)
     reader, short = (engine.reader(replace(recipe, format=engine.format)) for recipe in recipes)
-    if not as_json:
+    if not given["json"]:
         note(f"a logbook of {len(book.text):,} characters; {len(book.facts)} facts hidden in it")
-    watch_reading(reader, Meter([book.text], len(book.text)))
+    watch_reading(reader, g.Text([book.text], len(book.text)))
     short.read(book.text)
     rows = [_row(fact, reader, short) for fact in book.facts]
     costs = _costs(reader)
-    if as_json:
-        print(json.dumps({"model": model, "facts": rows, **costs}, ensure_ascii=False))
+    if given["json"]:
+        print_json({"model": given["model"], "facts": rows, **costs})
     else:
-        _show(rows, costs, reader, model)
+        _show(rows, costs, reader, given["model"])
 
 
 def _row(fact: Fact, reader: Reader, short: Reader) -> dict[str, Any]:
@@ -85,13 +81,9 @@ def _costs(reader: Reader) -> dict[str, Any]:
 
 def _show(rows: list[dict[str, Any]], costs: dict[str, Any], reader: Reader, model: str) -> None:
     from rich.console import Console
-    from rich.table import Table
 
-    console = Console()
-    table = Table(box=None, header_style="bold", pad_edge=False)
-    pot = f"POT OF {costs['capacity']:,}"
-    for heading in ("AT", "QUESTION", "TRUTH", pot, f"TRUNCATED TO {costs['capacity']:,}"):
-        table.add_column(heading, overflow="fold")
+    console, size = Console(), f"{costs['capacity']:,}"
+    table = plain_table(("AT", "QUESTION", "TRUTH", f"POT OF {size}", f"TRUNCATED TO {size}"))
     for row in rows:
         table.add_row(
             f"{row['depth']:.0%}",

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from infinipot.cli.screen import note
+from infinipot.cli.screen import note, plain_table
 
 if TYPE_CHECKING:
     from infinipot.eval.evaluate import Step
@@ -85,19 +85,12 @@ def _span(seconds: float) -> str:
 def show(found: dict[str, Any], out: Path) -> None:
     """Print a line a cell, then what went wrong."""
     from rich.console import Console
-    from rich.table import Table
 
-    table = Table(box=None, pad_edge=False)
-    table.add_column("cell", overflow="fold")
-    for heading in ("score", "95%", "rows", "errors", "s a row"):
-        table.add_column(heading, justify="right")
+    numbers = ("score", "95%", "rows", "errors", "s a row")
+    table = plain_table(("cell", *numbers), right=numbers)
     for cell in found["cells"]:
         score = "" if cell["score"] is None else f"{100 * cell['score']:.1f}"
-        span = (
-            ""
-            if cell["interval"] is None
-            else "{:.1f} to {:.1f}".format(*(100 * x for x in cell["interval"]))
-        )
+        span = "{:.1f} to {:.1f}".format(*(100 * x for x in cell["interval"])) if cell["interval"] else ""
         counts = (str(cell["rows"]), str(cell["errors"] or ""), f"{cell['seconds']:.2f}")
         table.add_row(cell["cell"], score, span, *counts)
     Console(markup=False, highlight=False).print(table)

@@ -1,26 +1,42 @@
 """From declared options to a command's parameters: every command that takes an option takes the same one.
 
 `@with_options(...)` gives a command one parameter for each option; the command itself takes them together, as
-`given`, a mapping from names to values.
+`given`. A command's own parameters come first in its help.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
 from functools import wraps
 from inspect import Parameter, Signature, signature
 from typing import Annotated, Any, Literal, get_type_hints
 
 import typer
 
+from infinipot.errors import OPTION
 from infinipot.recipes.option import Option
 
 Command = Callable[..., None]
 
 
-def with_options(options: Iterable[Option]) -> Callable[[Command], Command]:
-    """Give a command these options; it receives their checked values as `given`."""
-    declared = tuple(options)
+@dataclass(frozen=True)
+class Given:
+    """The value of every option of a command, by name; `typed` are those that the user gave."""
+
+    values: Mapping[str, Any]
+    typed: frozenset[str] = frozenset()
+
+    def __getitem__(self, name: str) -> Any:
+        return self.values[name]
+
+    def of(self, options: Iterable[Option]) -> dict[str, Any]:
+        """Return the values of these options."""
+        return {option.name: self.values[option.name] for option in options}
+
+
+def with_options(*options: Option) -> Callable[[Command], Command]:
+    """Give a command these options; the command receives their checked values as `given`."""
 
     def decorate(command: Command) -> Command:
         hints = get_type_hints(command, include_extras=True)
@@ -29,17 +45,18 @@ def with_options(options: Iterable[Option]) -> Callable[[Command], Command]:
             for one in signature(command).parameters.values()
             if one.name != "given"
         ]
-        parameters = [*own, *map(_parameter, declared)]
+        context = Parameter("ctx", Parameter.KEYWORD_ONLY, annotation=typer.Context)
+        parameters = [context, *own, *map(_parameter, options)]
 
         @wraps(command)
-        def run(**arguments: Any) -> None:
-            given = {option.name: arguments.pop(option.name) for option in declared}
-            for option in declared:
-                for value in (
-                    given[option.name] if option.many and given[option.name] else [given[option.name]]
-                ):
-                    option.check(value)
-            command(**arguments, given=given)
+        def run(ctx: typer.Context, **arguments: Any) -> None:
+            values = {option.name: arguments.pop(option.name) for option in options}
+            for option in options:
+                value = values[option.name]
+                for one in value or [] if option.many else [value]:
+                    option.check(one)
+            typed = frozenset(name for name in values if _typed(ctx, name))
+            command(**arguments, given=Given(values, typed))
 
         run.__signature__ = Signature(parameters)  # type: ignore[attr-defined]  # what typer reads
         run.__annotations__ = {one.name: one.annotation for one in parameters}
@@ -53,20 +70,29 @@ def flag(name: str) -> str:
     return f"--{name.replace('_', '-')}"
 
 
+def _typed(ctx: typer.Context, name: str) -> bool:
+    source = ctx.get_parameter_source(name)
+    return source is not None and source.name in ("COMMANDLINE", "ENVIRONMENT")
+
+
 def _parameter(option: Option) -> Parameter:
     kind: Any = Literal[option.choices] if option.choices else option.kind
     kind = list[kind] if option.many else kind
     names = [flag(option.name)] + ([f"-{option.short}"] if option.short else [])
-    if option.kind is bool:
+    if option.kind is bool and option.default:
         names[0] += f"/--no-{option.name.replace('_', '-')}"
-    shown: Any = {"show_default": option.shown} if option.shown else {}
-    if option.metavar:
-        shown["metavar"] = option.metavar
-    told = typer.Option(*names, help=option.help, rich_help_panel=option.group or None, **shown)
-    optional = option.default is None
+    more: dict[str, Any] = {"metavar": option.metavar} if option.metavar else {}
+    more |= {"show_default": option.shown} if option.shown else {}
+    more |= {"envvar": option.variable} if option.variable else {}
+    told = typer.Option(*names, help=worded(option.help), rich_help_panel=option.group or None, **more)
     return Parameter(
         option.name,
         Parameter.KEYWORD_ONLY,
         default=option.default,
-        annotation=Annotated[kind | None if optional else kind, told],
+        annotation=Annotated[kind | None if option.default is None else kind, told],
     )
+
+
+def worded(text: str) -> str:
+    """Spell the options that a text names as the command line spells them."""
+    return OPTION.sub(lambda found: flag(found[1]), text)

@@ -14,6 +14,7 @@ from typing import Annotated
 import typer
 
 from infinipot.errors import ConfigError
+from infinipot.recipes.options import DECLARED, ENGINE, RECIPE
 
 # What is not ours is passed on as it stands.
 CONTEXT = {"ignore_unknown_options": True, "allow_interspersed_args": False}
@@ -22,16 +23,19 @@ MODEL = "infinipot"
 Words = Annotated[list[str] | None, typer.Argument(metavar="LM-EVAL-OPTIONS", show_default=False)]
 
 
+HELP = f"""Run EleutherAI's lm-evaluation-harness on a recipe; every option is passed to lm-eval.
+
+infinipot harness --model_args recipe=infinipot,capacity=2048 --tasks lambada_openai --limit 20
+
+Model arguments: {", ".join(one.name for one in (*ENGINE, RECIPE, *DECLARED.values()))},
+prompt_tokens (last tokens of a context that are its prompt), max_gen_toks, every setting of the recipe.
+
+lm-eval's own options: infinipot harness run --help. Its tasks: infinipot harness ls tasks.
+"""
+
+
 def harness(words: Words = None) -> None:
-    """Run EleutherAI's lm-evaluation-harness on a recipe; every option is passed to lm-eval.
-
-    infinipot harness --model_args recipe=infinipot,capacity=2048 --tasks lambada_openai --limit 20
-
-    Model arguments: model, recipe, capacity, keep, step, opening, tail, catalyst, device, dtype,
-    prompt_tokens (last tokens of a context that are its prompt), max_gen_toks, every setting of the recipe.
-
-    lm-eval's own options: infinipot harness run --help. Its tasks: infinipot harness ls tasks.
-    """
+    """Run lm-eval with our recipes as a model; `HELP` is what the command line shows."""
     import infinipot.eval.harness  # noqa: F401  registers the model, or says what to install
 
     with _arguments(completed(words or [])):
@@ -40,7 +44,7 @@ def harness(words: Words = None) -> None:
         except ValueError as error:
             if "Tasks not found" not in str(error):
                 raise
-            raise ConfigError(f"{error}; `infinipot harness ls tasks` lists them") from error
+            raise ConfigError(str(error), remedy="`infinipot harness ls tasks` lists them") from error
 
 
 def completed(words: Sequence[str]) -> list[str]:

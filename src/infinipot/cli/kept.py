@@ -1,16 +1,16 @@
-"""A kept pot in a command: it brings its recipe and its model, and nothing of it is read again."""
+"""A kept pot in a command: the pot brings its recipe and its model, and nothing of its text is read again."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
-import typer
-
-from infinipot.cli import options as o
+from infinipot.cli import given as g
+from infinipot.cli.expand import Given
 from infinipot.errors import ConfigError, InputError
 from infinipot.models import catalog
+from infinipot.recipes.options import FORMAT, METHOD
 from infinipot.store import Card, PotStore
 
 if TYPE_CHECKING:
@@ -18,60 +18,46 @@ if TYPE_CHECKING:
     from infinipot.reading.reader import Reader
     from infinipot.recipes.recipe import Recipe
 
-Store = Annotated[
-    str | None,
-    typer.Option(
-        envvar="INFINIPOT_STORE",
-        help="Where pots are kept: a folder, or an address such as s3://bucket/pots.",
-        show_default="your own",
-    ),
-]
-# Options that say how a text is read; a pot was read already.
-_RECIPE = (
-    *("recipe", "capacity", "keep", "step", "settings", "novelty"),
-    *("pool", "pooling", "opening", "tail", "format"),
-)
-
 
 @dataclass(frozen=True)
 class Kept:
-    """A pot in a store, before and after its model is loaded."""
+    """A pot in a store, and what was typed beside its name."""
 
     store: PotStore
     name: str
     card: Card
-    model: str | None = None  # None where the user named none
+    given: Given
 
-    def recipe(self, catalyst: str | None = None) -> Recipe:
+    def recipe(self) -> Recipe:
         """Return the pot's recipe; only its catalyst may be another."""
         from infinipot.store.match import recipe_of
 
-        found = recipe_of(self.card)
-        if catalyst is None:
-            return found
-        if not found.uses_catalyst:
-            raise ConfigError(f"recipe '{found.preset.name}' asks no catalyst here: leave out --catalyst")
-        return replace(found, catalyst=catalyst)
+        found, catalyst = recipe_of(self.card), self.given["catalyst"]
+        if catalyst is not None and not found.uses_catalyst:
+            raise found.no_catalyst()
+        return replace(found, catalyst=catalyst) if catalyst else found
 
-    def engine(self, device: str, dtype: str) -> Engine:
+    def engine(self) -> Engine:
         """Load the model the pot was read by, in the dtype of its keys."""
-        model = self.model
-        if model is None:
-            # A file from a stranger must not choose what is downloaded and run.
-            if catalog.get(self.card.model) is None:
-                raise InputError(
-                    f"pot '{self.name}' was read by '{self.card.model}', which is not in `infinipot models "
-                    "list`: say where it is with --model"
-                )
-            model = self.card.model
-        return o.open_engine(model, device, self._dtype(device, dtype))
+        if "model" in self.given.typed:
+            return g.open_engine(self.given, self._dtype())
+        # A file from a stranger must not choose what is downloaded and run.
+        if catalog.get(self.card.model) is None:
+            raise InputError(
+                f"pot '{self.name}' was read by '{self.card.model}', which is not in `infinipot models list`",
+                field="model",
+                remedy="say where it is with `model`",
+            )
+        values = {**self.given.values, "model": self.card.model}
+        return g.open_engine(Given(values), self._dtype())
 
-    def _dtype(self, device: str, dtype: str) -> str:
+    def _dtype(self) -> str:
         from infinipot.hf.loading import choose_device
 
-        if dtype != "auto" or (self.card.dtype == "float32" and choose_device(device).type == "cpu"):
-            return dtype  # on a CPU float32 keys may come with faster products
-        return self.card.dtype
+        dtype: str = self.given["dtype"]
+        on_cpu = self.card.dtype == "float32" and choose_device(self.given["device"]).type == "cpu"
+        # On a CPU float32 keys may come with faster products.
+        return dtype if dtype != "auto" or on_cpu else self.card.dtype
 
     def into(self, reader: Reader, engine: Engine, recipe: Recipe) -> None:
         """Put the pot into a reader, if they belong together."""
@@ -84,19 +70,24 @@ class Kept:
         reader.restore(state)
 
 
-def find(ctx: typer.Context, store: PotStore, name: str) -> Kept:
-    """Return a kept pot after refusing options that it has decided already."""
-    given = [option for option in ctx.command.params if _given(ctx, option.name)]
-    for option in given:
-        if option.name in _RECIPE:
-            raise ConfigError(f"pot '{name}' has a recipe of its own: leave out {option.opts[0]}")
-    named = any(option.name == "model" for option in given)
-    return Kept(store, name, store.card(name), ctx.params["model"] if named else None)
+def find(given: Given, store: PotStore, name: str) -> Kept:
+    """Return a kept pot after refusing options that were decided when its text was read."""
+    for option in (*METHOD, FORMAT):
+        if option.name in given.typed and option.name != "catalyst":
+            raise ConfigError(
+                f"pot '{name}' has a recipe of its own",
+                field=option.name,
+                remedy=f"leave out `{option.name}`",
+            )
+    return Kept(store, name, store.card(name), given)
 
 
-def _given(ctx: typer.Context, name: str | None) -> bool:
-    source = ctx.get_parameter_source(name or "")
-    return source is not None and source.name in ("COMMANDLINE", "ENVIRONMENT")
+def opened(given: Given, kept: Kept | None, recipe: Recipe) -> tuple[Engine, Recipe]:
+    """Load the model of a kept pot, or the one asked for; return the recipe in the layout of its prompts."""
+    if kept:
+        return kept.engine(), recipe
+    engine = g.open_engine(given)
+    return engine, g.laid_out(recipe, given, engine)
 
 
 class Processed:

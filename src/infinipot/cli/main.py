@@ -38,7 +38,9 @@ app.command("bench")(bench.bench)
 app.command("chat")(chat.chat)
 app.command("demo")(demo.demo)
 app.command("eval")(eval.evaluate)
-app.command("harness", context_settings=harness.CONTEXT, no_args_is_help=True)(harness.harness)
+app.command("harness", help=harness.HELP, context_settings=harness.CONTEXT, no_args_is_help=True)(
+    harness.harness
+)
 app.command("inspect")(inspect.inspect)
 app.command("read")(read.read)
 app.command("recipes")(recipes.recipes)

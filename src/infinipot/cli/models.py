@@ -6,17 +6,17 @@ must answer at once, so rich comes in only where something is drawn.
 
 from __future__ import annotations
 
-import json
 import sys
 import time
 from collections.abc import Generator, Iterator
 from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from itertools import chain, groupby
 from typing import Annotated
 
 import typer
 
+from infinipot.cli.screen import megabytes, plain_table, print_json
 from infinipot.models import cache as store
 from infinipot.models import catalog
 from infinipot.models.download import Progress
@@ -47,25 +47,19 @@ def list_models(as_json: Json = False) -> None:
     """List the models that can be pulled by name."""
     rows = list(_rows())
     if as_json:
-        _print_json({"home": str(store.root()), "models": [vars(row) for row in rows]})
+        print_json({"home": str(store.root()), "models": [asdict(row) for row in rows]}, indent=2)
         return
     from rich.console import Console
-    from rich.table import Table
 
-    table = Table(box=None, header_style="bold", pad_edge=False)
-    for heading in ("MODEL", "TITLE", "DOWNLOAD", "ON DISK", "INSTALLED", "LICENCE"):
-        right = heading in ("DOWNLOAD", "ON DISK")
-        table.add_column(
-            heading,
-            justify="right" if right else "left",
-            no_wrap=right or heading == "MODEL",
-            overflow="fold",
-        )
+    headings = ("MODEL", "TITLE", "DOWNLOAD", "ON DISK", "INSTALLED", "LICENCE")
+    table = plain_table(headings, right=("DOWNLOAD", "ON DISK"))
+    for column in (0, 2, 3):
+        table.columns[column].no_wrap = True
     for row in rows:
         name = f"{row.alias} *" if row.default else row.alias
-        disk = "-" if row.disk_bytes is None else _megabytes(row.disk_bytes)
+        disk = "-" if row.disk_bytes is None else megabytes(row.disk_bytes)
         there = "yes" if row.installed else "no"
-        table.add_row(name, row.title, _megabytes(row.download_bytes), disk, there, row.licence)
+        table.add_row(name, row.title, megabytes(row.download_bytes), disk, there, row.licence)
     table.caption = "* used when no model is named"
     Console().print(table)
 
@@ -82,7 +76,7 @@ def pull(alias: Alias, as_json: Json = False) -> None:
     seconds = round(time.monotonic() - start, 1)
     if as_json:
         told = {"alias": alias, "path": str(ready.path), "disk_bytes": ready.size}
-        _print_json({**told, "pulled": fresh, "seconds": seconds})
+        print_json({**told, "pulled": fresh, "seconds": seconds}, indent=2)
     else:
         print(
             f"{alias} is ready in {ready.path}"
@@ -95,9 +89,9 @@ def rm(alias: Alias, as_json: Json = False) -> None:
     """Delete a pulled model."""
     freed = store.remove(alias)
     if as_json:
-        _print_json({"alias": alias, "freed_bytes": freed})
+        print_json({"alias": alias, "freed_bytes": freed}, indent=2)
     else:
-        print(f"removed {alias}, {_megabytes(freed)} freed")
+        print(f"removed {alias}, {megabytes(freed)} freed")
 
 
 def draw_pull(progress: Generator[Progress, None, None]) -> None:
@@ -124,7 +118,7 @@ def _draw(steps: Iterator[Progress]) -> None:
 
 
 def _amount(step: Progress) -> str:
-    return f"{step.done / 1e6:.0f} of {_megabytes(step.total)}" if step.total else ""
+    return f"{step.done / 1e6:.0f} of {megabytes(step.total)}" if step.total else ""
 
 
 def _rows() -> Iterator[Row]:
@@ -141,11 +135,3 @@ def _rows() -> Iterator[Row]:
             licence=release.licence,
             note=release.note,
         )
-
-
-def _megabytes(count: int) -> str:
-    return f"{count / 1e6:,.0f} MB"
-
-
-def _print_json(document: dict[str, object]) -> None:
-    print(json.dumps(document, indent=2))

@@ -3,141 +3,86 @@
 from __future__ import annotations
 
 import hashlib
-import json
 import time
 from collections.abc import Iterable, Iterator
-from dataclasses import replace as changed
 from itertools import chain
-from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
-
-from infinipot.cli import options as o
-from infinipot.cli.ask import Files, open_files
-from infinipot.cli.kept import Kept, Store, find
-from infinipot.cli.screen import Meter, note, summary, watch_reading
-from infinipot.core.config import DEFAULT_CAPACITY
+from infinipot.cli import given as g
+from infinipot.cli.expand import Given, with_options
+from infinipot.cli.kept import Kept, find, opened
+from infinipot.cli.screen import costs, note, print_json, summary, watch_reading
 from infinipot.errors import InputError
-from infinipot.models.catalog import DEFAULT_MODEL
-from infinipot.models.peak_memory import peak_memory_bytes
 from infinipot.reading.catalyst import catalyst_text
-from infinipot.store import PotStore, open_store
+from infinipot.recipes.option import Option
+from infinipot.recipes.options import DEVICE, DTYPE, FILE, FORMAT, JSON, METHOD, MODEL, STORE
+from infinipot.store import open_store
 from infinipot.text.files import title as named
 
-if TYPE_CHECKING:
-    from infinipot.engine import Engine
-    from infinipot.reading.reader import Reader
-    from infinipot.recipes.recipe import Recipe
-    from infinipot.store.card import Card, Encoding
-
 BETWEEN = "\n\n"  # as between files
+KEEPING = (
+    Option("save", str, None, "Keep the pot under this name.", metavar="NAME"),
+    Option("append", str, None, "Read on where this kept pot ended.", metavar="NAME"),
+    Option("replace", bool, False, "With `save`: replace a pot of that name."),
+    Option("title", str, None, "What the text is called.", shown="the file's name"),
+    Option("int8", bool, False, "Keep keys and values in int8: smaller, not exact."),
+)
 
-Save = Annotated[str | None, typer.Option(metavar="NAME", help="Keep the pot under this name.")]
-Append = Annotated[str | None, typer.Option(metavar="NAME", help="Read on where this kept pot ended.")]
-Replace = Annotated[bool, typer.Option("--replace", help="With --save: replace a pot of that name.")]
-Title = Annotated[str | None, typer.Option(help="What the text is called.", show_default="the file's name")]
-Int8 = Annotated[bool, typer.Option("--int8", help="Keep keys and values in int8: smaller, not exact.")]
 
-
-def read(
-    ctx: typer.Context,
-    file: Files = None,
-    save: Save = None,
-    append: Append = None,
-    replace: Replace = False,
-    title: Title = None,
-    int8: Int8 = False,
-    store: Store = None,
-    model: o.ModelName = DEFAULT_MODEL,
-    recipe: o.RecipeName = "infinipot",
-    capacity: o.Capacity = DEFAULT_CAPACITY,
-    keep: o.Keep = None,
-    step: o.Step = None,
-    settings: o.Set = None,
-    novelty: o.Novelty = None,
-    catalyst: o.Catalyst = None,
-    pool: o.Pool = None,
-    pooling: o.PoolKind = None,
-    opening: o.Opening = 0,
-    tail: o.Tail = None,
-    format: o.FormatOption = None,
-    device: o.Device = "auto",
-    dtype: o.Dtype = "auto",
-    as_json: o.Json = False,
-) -> None:
+@with_options(FILE, *KEEPING, STORE, MODEL, *METHOD, FORMAT, DEVICE, DTYPE, JSON)
+def read(*, given: Given) -> None:
     """Read text of any length in a pot of fixed size, and keep the pot for `infinipot ask --pot`."""
-    catalyst_text(catalyst or "general")
-    name, shop = target(save, append, replace), open_store(store)
-    meter = open_files(file or [])
-    with shop.lock(name):  # from before the first token on: nobody reads an hour for nothing
-        kept = find(ctx, shop, name) if append is not None else None
-        if kept is None:
-            shop.refuse(name, replace)
-        method = (
-            kept.recipe(catalyst)
-            if kept
-            else o.recipe(
-                recipe,
-                settings,
-                capacity=capacity,
-                keep=keep,
-                step=step,
-                opening=opening,
-                tail=tail and tail.value,
-                catalyst=catalyst,
-                novelty=novelty,
-                pool=pool,
-                pooling=pooling and pooling.value,
-            )
-        )
-        started = time.perf_counter()
-        engine = kept.engine(device, dtype) if kept else o.open_engine(model, device, dtype)
-        chosen = method if kept else changed(method, format=format.value if format else engine.format)
-        reader = engine.reader(chosen)
-        if kept:
-            kept.into(reader, engine, chosen)
-        loaded = time.perf_counter()
-        text = Source(chain([BETWEEN], meter) if kept else meter)
-        watch_reading(reader, Meter(text, meter.total))
-        done = time.perf_counter()
-        called = title if title is not None else "" if kept else ", ".join(map(_title, file or []))
-        card = _card(engine, chosen, reader, text, called, kept, int8)
-        card = shop.save(name, reader.state(), card, replace=replace or kept is not None)
-    seconds = {"load": loaded - started, "read": done - loaded, "save": time.perf_counter() - done}
-    if as_json:
-        print(json.dumps(report(name, shop, card, reader, seconds), ensure_ascii=False))
-    else:
-        print(f"pot '{name}' is kept in {shop.where} ({card.bytes / 1e6:,.1f} MB)")
-        note(summary(reader, chosen))
-
-
-def _card(
-    engine: Engine,
-    recipe: Recipe,
-    reader: Reader,
-    text: Source,
-    called: str,
-    kept: Kept | None,
-    int8: bool,
-) -> Card:
-    """The card of what was read; a pot that was read on stays as it was kept: exact, or not."""
     from infinipot.store.match import card_of
 
-    before = kept.card if kept else None
-    packed = int8 or (before is not None and before.encoding == "int8")
-    encoding: Encoding = "int8" if packed else "exact"
-    return card_of(engine, recipe, reader, called, text.sha256, text.bytes, before, encoding)
+    catalyst_text(given["catalyst"] or "general")
+    name, shop = target(given), open_store(given["store"])
+    text = g.Text.of_files(given["file"])
+    with shop.lock(name):  # from before the first token on: nobody reads an hour for nothing
+        kept = find(given, shop, name) if given["append"] is not None else None
+        if kept is None:
+            shop.refuse(name, given["replace"])
+        asked = kept.recipe() if kept else g.recipe_of(given)
+        clock = [time.perf_counter()]
+        engine, recipe = opened(given, kept, asked)
+        reader = engine.reader(recipe)
+        if kept:
+            kept.into(reader, engine, recipe)
+        clock.append(time.perf_counter())
+        source = Source(chain([BETWEEN], text.pieces) if kept else text.pieces)
+        watch_reading(reader, g.Text(source, text.total))
+        clock.append(time.perf_counter())
+        before = kept.card if kept else None
+        packed = given["int8"] or (before is not None and before.encoding == "int8")
+        told = source.sha256, source.bytes, before, "int8" if packed else "exact"
+        card = card_of(engine, recipe, reader, _called(given, kept), *told)
+        card = shop.save(name, reader.state(), card, replace=given["replace"] or kept is not None)
+    clock.append(time.perf_counter())
+    if given["json"]:
+        phases = costs(reader, ("load", "read", "save"), clock)
+        print_json({"pot": name, "store": shop.where, **card.to_json(), **phases})
+    else:
+        print(f"pot '{name}' is kept in {shop.where} ({card.bytes / 1e6:,.1f} MB)")
+        note(summary(reader, recipe))
 
 
-def target(save: str | None, append: str | None, replace: bool) -> str:
+def target(given: Given) -> str:
     """Return the name of the pot that is to be written."""
+    save, append = given["save"], given["append"]
     if save is None and append is None:
-        raise InputError("where to? give --save NAME, or --append NAME for a pot that is there")
+        remedy = "give `save` NAME, or `append` NAME for a pot that is there"
+        raise InputError("a pot needs a name to be kept under", field="save", remedy=remedy)
     if save is not None and append is not None:
-        raise InputError("--save makes a pot and --append reads on in one: give one of them")
-    if append is not None and replace:
-        raise InputError("--append replaces nothing: leave out --replace")
-    return save if save is not None else append or ""
+        problem = "`save` makes a pot and `append` reads on in one"
+        raise InputError(problem, field="append", remedy="give one of them")
+    if append is not None and given["replace"]:
+        raise InputError("`append` replaces nothing", field="replace", remedy="leave out `replace`")
+    return str(append if save is None else save)
+
+
+def _called(given: Given, kept: Kept | None) -> str:
+    """Return the title of what is read; a pot that is read on keeps its own."""
+    if given["title"] is not None or kept:
+        return given["title"] or ""
+    return ", ".join("standard input" if name == "-" else named(name) for name in given["file"])
 
 
 class Source:
@@ -155,23 +100,5 @@ class Source:
 
     @property
     def sha256(self) -> str:
-        """Of all that has passed, as UTF-8."""
+        """The digest of all that has passed, as UTF-8."""
         return self._digest.hexdigest()
-
-
-def _title(name: str) -> str:
-    return "standard input" if name == "-" else named(name)
-
-
-def report(
-    name: str, shop: PotStore, card: Card, reader: Reader, seconds: dict[str, float]
-) -> dict[str, Any]:
-    """Return the document of `--json`."""
-    return {
-        "pot": name,
-        "store": shop.where,
-        **card.to_json(),
-        "engine": f"plain: {reader.capture_obstacle}" if reader.capture_obstacle else "captured",
-        "peak_memory_bytes": peak_memory_bytes(str(reader.model.device)),
-        "seconds": {phase: round(value, 3) for phase, value in seconds.items()},
-    }

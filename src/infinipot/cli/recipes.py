@@ -1,29 +1,35 @@
-"""`infinipot recipes`: every method, what it bounds, what it needs, what it costs, where it comes from."""
+"""`infinipot recipes`: every preset, what it bounds, what it needs, what it costs, where it comes from."""
 
 from __future__ import annotations
 
-import json
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+
+from infinipot.cli.expand import Given, with_options, worded
+from infinipot.cli.screen import print_json
+from infinipot.recipes.option import Option
 
 if TYPE_CHECKING:
     from infinipot.recipes.preset import Preset
 
 Name = Annotated[str | None, typer.Argument(help="Show one recipe in full.")]
-AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON document.")]
-AsMarkdown = Annotated[bool, typer.Option("--markdown", help="Print the page of the docs.")]
+OPTIONS = (
+    Option("json", bool, False, "Print one JSON document."),
+    Option("markdown", bool, False, "Print the page of the docs."),
+)
 
 
-def recipes(name: Name = None, as_json: AsJson = False, as_markdown: AsMarkdown = False) -> None:
+@with_options(*OPTIONS)
+def recipes(name: Name = None, *, given: Given) -> None:
     """List the recipes: InfiniPot, its ablations, and the other systems of the paper's tables."""
     from infinipot.recipes.presets import find, presets
 
     chosen = [find(name)] if name else list(presets().values())
-    if as_json:
-        found = [method.describe() for method in chosen]
-        print(json.dumps(found[0] if name else found, ensure_ascii=False))
-    elif as_markdown:
+    if given["json"]:
+        found = [preset.describe() for preset in chosen]
+        print_json(found[0] if name else found)
+    elif given["markdown"]:
         print(markdown(chosen))
     elif name:
         _show_one(chosen[0])
@@ -41,35 +47,35 @@ def _show_all(chosen: list[Preset]) -> None:
         table.title_style = "bold" if bounded else "bold yellow"
         table.add_column(style="bold", no_wrap=True)
         table.add_column()
-        for method in chosen:
-            if method.bounded == bounded:
-                table.add_row(method.name, _lines(method))
+        for preset in chosen:
+            if preset.bounded == bounded:
+                table.add_row(preset.name, _lines(preset))
         console.print(table)
     console.print("See infinipot recipes NAME for one with its settings.", style="dim")
 
 
-def _lines(method: Preset) -> str:
-    stated = method.describe()
+def _lines(preset: Preset) -> str:
+    stated = preset.describe()
     drops = f", {stated['drops at a time']} at a time" if stated["drops at a time"] else ""
     facts = [
-        "" if method.bounded else f"Bounds {stated['bounds']}",
+        "" if preset.bounded else f"Bounds {stated['bounds']}",
         f"Needs {stated['needs']}{drops}",
         f"Cost: {stated['cost']}",
         stated["paper"],
         f"Differs: {stated['deviations']}",
     ]
-    return f"{method.summary}.\n[dim]{'. '.join(filter(None, facts))}.[/dim]\n"
+    return f"{preset.summary}.\n[dim]{worded('. '.join(filter(None, facts)))}.[/dim]\n"
 
 
-def _show_one(method: Preset) -> None:
+def _show_one(preset: Preset) -> None:
     from rich.console import Console
     from rich.table import Table
 
     table = Table(box=None, show_header=False, pad_edge=False)
     table.add_column(style="bold", no_wrap=True)
     table.add_column(overflow="fold")
-    for heading, value in method.describe().items():
-        table.add_row(heading, _plain(value))
+    for heading, value in preset.describe().items():
+        table.add_row(heading, worded(_plain(value)))
     Console().print(table)
 
 
@@ -91,11 +97,11 @@ def markdown(chosen: list[Preset]) -> str:
         "| recipe | bounds | what it does | chooses by |",
         "|---|---|---|---|",
     ]
-    for method in chosen:
-        lines.append(f"| `{method.name}` | {method.bounds} | {method.summary} | {method.needs} |")
-    for method in chosen:
-        stated = method.describe()
-        lines += ["", f"## `{method.name}`", "", f"{method.summary}.", ""]
+    for preset in chosen:
+        lines.append(f"| `{preset.name}` | {preset.bounds} | {preset.summary} | {preset.needs} |")
+    for preset in chosen:
+        stated = preset.describe()
+        lines += ["", f"## `{preset.name}`", "", f"{preset.summary}.", ""]
         stated["settings"] = stated["knobs"]
         shown = ("drops at a time", "cost", "settings", "paper", "deviations")
         lines += [f"- **{heading}**: {_plain(stated[heading])}" for heading in shown if stated[heading]]

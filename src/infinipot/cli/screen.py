@@ -1,38 +1,35 @@
-"""What reading looks like on a terminal: a bar while it lasts, a line when it is done."""
+"""What reading looks like on a terminal: a bar while it lasts, a line when it is done; tables and documents."""
 
 from __future__ import annotations
 
+import json
 import sys
-from collections.abc import Iterable, Iterator
-from typing import TYPE_CHECKING
+from collections.abc import Iterable, Sequence
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any
 
 from infinipot.models.peak_memory import peak_memory_bytes
 
 if TYPE_CHECKING:
+    from rich.table import Table
+
+    from infinipot.cli.given import Text
     from infinipot.reading.reader import Progress, Reader
     from infinipot.recipes.recipe import Recipe
 
-
-class Meter:
-    """Passes text through and counts its characters, so that a bar knows how far reading is."""
-
-    def __init__(self, pieces: Iterable[str], total: int | None) -> None:
-        self._pieces, self.total, self.seen = pieces, total, 0
-
-    def __iter__(self) -> Iterator[str]:
-        for piece in self._pieces:
-            self.seen += len(piece)
-            yield piece
+SILENT = "the model answered nothing: try --format chat, or end the question with the beginning of its answer"
 
 
-def watch_reading(reader: Reader, meter: Meter, label: str = "reading") -> None:
-    """Read the metered text to its end; draw a bar when a person is watching."""
+def watch_reading(reader: Reader, text: Text, label: str = "reading") -> None:
+    """Read a text to its end; draw a bar when a person is watching."""
     if not sys.stderr.isatty():
-        reader.read(meter)
+        reader.read(text.pieces)
         return
     from rich.console import Console
     from rich.progress import BarColumn, TextColumn, TimeElapsedColumn
     from rich.progress import Progress as Bars
+
+    from infinipot.reading.progress import TextProgress
 
     columns = (
         TextColumn("{task.description}"),
@@ -40,10 +37,11 @@ def watch_reading(reader: Reader, meter: Meter, label: str = "reading") -> None:
         TextColumn("{task.fields[state]}"),
         TimeElapsedColumn(),
     )
+    part, before = TextProgress(reader.tokenizer, text.pieces), reader.tokens_read
     with Bars(*columns, console=Console(stderr=True), transient=True) as bars:
-        task = bars.add_task(label, total=meter.total, state="")
-        for step in reader.reading(meter):
-            done = meter.seen * step.tokens_read / max(1, step.tokens_read + step.waiting)
+        task = bars.add_task(label, total=text.total, state="")
+        for step in reader.reading_tokens(part.tokens()):
+            done = part.read(step.tokens_read - before)
             bars.update(task, completed=done, state=_state(step, str(reader.model.device)))
 
 
@@ -56,15 +54,26 @@ def _state(step: Progress, device: str) -> str:
 
 
 def summary(reader: Reader, recipe: Recipe | None = None) -> str:
-    """One line about what was read, and what the reader of it must know of the recipe."""
+    """One line about what was read, and what the reader of the line must know of the recipe."""
     step, peak = reader.progress(), peak_memory_bytes(str(reader.model.device))
     pot = f"pot of {step.capacity:,} entries" if step.capacity else f"{step.fill:,} entries, not bounded"
     cut = reader.mode.prompt == "truncate"  # nothing was read yet, or only both ends
     took = "taken in" if cut else f"read in {step.seconds:.1f} s ({rate(step):,.0f}/s)"
+    note = f"; {recipe.preset.name}: {recipe.note}" if recipe and recipe.note else ""
     return (
-        f"{step.tokens_read:,} tokens {took}, {step.cycles} cycles, {pot}, peak memory {gigabytes(peak)}"
-        + (f"; {recipe.preset.name}: {recipe.note}" if recipe and recipe.note else "")
+        f"{step.tokens_read:,} tokens {took}, {step.cycles} cycles, {pot}, "
+        f"peak memory {gigabytes(peak)}{note}"
     )
+
+
+def costs(reader: Reader, phases: Sequence[str], clock: Sequence[float]) -> dict[str, Any]:
+    """Return the part of a JSON document that says what reading took, from the times between its phases."""
+    spans = (after - before for before, after in pairwise(clock))
+    return {
+        "engine": f"plain: {reader.capture_obstacle}" if reader.capture_obstacle else "captured",
+        "peak_memory_bytes": peak_memory_bytes(str(reader.model.device)),
+        "seconds": {phase: round(span, 3) for phase, span in zip(phases, spans, strict=True)},
+    }
 
 
 def rate(step: Progress) -> float:
@@ -77,6 +86,11 @@ def gigabytes(count: int) -> str:
     return f"{count / 1e9:.2f} GB"
 
 
+def megabytes(count: int) -> str:
+    """Bytes of a file as people read them."""
+    return f"{count / 1e6:,.{0 if count >= 1e8 else 1}f} MB"
+
+
 def note(text: str) -> None:
     """Say something beside the answer: dim, and on standard error."""
     if sys.stderr.isatty():
@@ -85,12 +99,29 @@ def note(text: str) -> None:
         print(text, file=sys.stderr)
 
 
+def print_json(document: Any, indent: int | None = None) -> None:
+    """Print one JSON document."""
+    print(json.dumps(document, indent=indent, ensure_ascii=False))
+
+
+def plain_table(headings: Sequence[str], right: Sequence[str] = ()) -> Table:
+    """Return a table without lines; headings on the `right` stand over numbers."""
+    from rich.table import Table
+
+    table = Table(box=None, header_style="bold", pad_edge=False)
+    for heading in headings:
+        table.add_column(heading, justify="right" if heading in right else "left", overflow="fold")
+    return table
+
+
 def stream_answer(pieces: Iterable[str]) -> str:
-    """Print an answer as it comes, without the space a model likes to begin with; return it."""
+    """Print an answer as it comes, without the space a model likes to begin with; return the answer."""
     said = ""
     for piece in pieces:
         piece = piece if said else piece.lstrip()
         said += piece
         print(piece, end="", flush=True)
     print()
+    if not said.strip():
+        note(SILENT)
     return said.strip()

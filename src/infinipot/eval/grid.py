@@ -1,20 +1,21 @@
 """Lists of options to cells: every recipe with every combination of the options that apply to it.
 
 An option that means nothing to a recipe is not part of its cells, so no cell is there twice. A cell's
-name is made of what differs from its method's own defaults: the same recipe, however it was asked for,
+name is made of what differs from the preset's own defaults: the same recipe, however a user asked for it,
 has the same name in every run.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from itertools import product
 from typing import Any
 
-from infinipot.core.config import DEFAULT_CAPACITY, Tail
+from infinipot.core.config import DEFAULT_CAPACITY, PotConfig
 from infinipot.errors import ConfigError
 from infinipot.reading.catalyst import QUESTION, SHORT, catalyst_text
+from infinipot.recipes.options import SIZES
 from infinipot.recipes.preset import Preset, parse_knob
 from infinipot.recipes.presets import find
 from infinipot.recipes.recipe import Recipe
@@ -28,66 +29,47 @@ POOLS = ("pool", "pooling")
 
 @dataclass(frozen=True)
 class Grid:
-    """What was asked for; each field holds one or several values, none meaning the recipe's own."""
+    """The values of every option that was asked for; an option that is not there is the preset's own.
+
+    options  further sizes of `recipes.options` and settings of recipes, as values or as texts.
+    """
 
     recipes: tuple[str, ...] = ("infinipot",)
     capacities: tuple[int, ...] = (DEFAULT_CAPACITY,)
-    keeps: tuple[int | float, ...] = ()  # entries, or a share of the capacity
-    steps: tuple[int, ...] = ()
     catalysts: tuple[str, ...] = (QUESTION,)
-    knobs: Mapping[str, tuple[str, ...]] = field(default_factory=dict)  # novelty, pool and other settings
-    tail: Tail | None = None
+    options: Mapping[str, tuple[Any, ...]] = field(default_factory=dict)
 
     def cells(self, format: Format = "plain") -> tuple[Cell, ...]:
         """Return every cell once, in the order asked for."""
         for catalyst in self.catalysts:
             if catalyst != BY_TASK:
                 catalyst_text(catalyst, "")
-        self._check_used([find(name) for name in self.recipes])
-        found = (cell for name in self.recipes for cell in self._cells(find(name), format))
+        chosen = [find(name) for name in self.recipes]
+        self._check_used(chosen)
+        found = (cell for preset in chosen for cell in self._cells(preset, format))
         return tuple({cell.name: cell for cell in found}.values())
 
     def _check_used(self, chosen: list[Preset]) -> None:
-        """Refuse an option that no recipe takes: it would be a typing error, or a disappointment."""
-        for knob in self.knobs:
-            if not any(knob in method.knobs for method in chosen):
-                chosen[0].knob(knob)
-        unused = {
-            "keep": self.keeps and not any(map(_keeps, chosen)),
-            "step": self.steps and not any(method.step for method in chosen),
-        }
-        for option, wrong in unused.items():
-            if wrong:
-                raise ConfigError(f"none of the recipes takes --{option}: leave it out")
+        """Refuse an option that no recipe takes: a typing error, or a disappointment."""
+        for name in self.options:
+            if any(_takes(preset, name) for preset in chosen):
+                continue
+            if name not in SIZES:
+                chosen[0].knob(name)
+            raise ConfigError(f"none of the recipes takes `{name}`", field=name, remedy="leave it out")
 
-    def _cells(self, method: Preset, format: Format) -> Iterator[Cell]:
-        sizes = product(
-            self.capacities if _sized(method) else (DEFAULT_CAPACITY,),
-            (self.keeps or (None,)) if _keeps(method) else (None,),
-            (self.steps or (None,)) if method.step else (None,),
-        )
-        asks = Recipe.named(method.name).uses_catalyst
-        for (capacity, keep, step), settings in product(sizes, self._settings(method)):
-            recipe = Recipe.named(
-                method.name,
-                capacity=capacity,
-                keep=int(keep * capacity) if isinstance(keep, float) else keep,
-                step=step,
-                tail=self.tail if method.policy and method.bounded else None,
-                format=format,
-                **settings,
-            )
+    def _cells(self, preset: Preset, format: Format) -> Iterator[Cell]:
+        asks = Recipe.named(preset.name).uses_catalyst
+        known = [name for name in self.options if _takes(preset, name)]
+        capacities = self.capacities if preset.sized else (DEFAULT_CAPACITY,)
+        for capacity, *values in product(capacities, *(self.options[name] for name in known)):
+            pairs = zip(known, values, strict=True)
+            given = {name: _value(preset, name, value) for name, value in pairs}
+            recipe = Recipe.named(preset.name, capacity=capacity, format=format, **given)
             if asks and not recipe.uses_catalyst:  # all is novelty: there is no score to be pooled
-                recipe = replace(recipe, knobs={k: v for k, v in settings.items() if k not in POOLS})
+                recipe = replace(recipe, knobs={k: v for k, v in recipe.knobs.items() if k not in POOLS})
             for catalyst in self.catalysts if recipe.uses_catalyst else ("",):
                 yield Cell(recipe, SHORT.get(catalyst, catalyst))
-
-    def _settings(self, method: Preset) -> Iterator[dict[str, Any]]:
-        """Yield every combination of the settings that the method has."""
-        known = [knob for knob in self.knobs if knob in method.knobs]
-        for values in product(*(self.knobs[knob] for knob in known)):
-            pairs = zip(known, values, strict=True)
-            yield dict(parse_knob(f"{knob}={value}", method) for knob, value in pairs)
 
 
 @dataclass(frozen=True)
@@ -100,32 +82,39 @@ class Cell:
     @property
     def name(self) -> str:
         """What the cell is called in rows and tables; two cells differ if and only if their names do."""
-        method, config = self.recipe.preset, self.recipe.config
-        words = [method.name, *([str(config.capacity)] if _sized(method) else [])]
-        usual = Recipe.named(method.name, capacity=config.capacity) if method.policy else None
-        if usual and config.kept != usual.config.kept and method.bounded:
-            words.append(f"step={self.recipe.step}" if method.step else f"keep={config.kept}")
-        if usual and config.tail != usual.config.tail:
-            words.append(f"tail={config.tail}")
-        words += self._changed()
-        return " ".join([*words, *([self._catalyst()] if self.catalyst else [])])
+        preset = self.recipe.preset
+        words = [preset.name, *([str(self.recipe.config.capacity)] if preset.sized else [])]
+        words += [*self._sizes(), *self._settings()]
+        if self.catalyst:
+            words.append(self.catalyst if len(self.catalyst.split()) == 1 else f'"{self.catalyst}"')
+        return " ".join(words)
 
-    def _changed(self) -> list[str]:
-        """The settings that are not the method's own."""
-        given, usual = self.recipe.knobs, self.recipe.preset.knobs
-        return [
-            f"{knob}={_plain(given[knob])}" for knob in usual if given.get(knob, usual[knob]) != usual[knob]
-        ]
+    def _sizes(self) -> Iterator[str]:
+        """Yield the sizes that are not the preset's own at this capacity."""
+        preset, config = self.recipe.preset, self.recipe.config
+        if not preset.policy:
+            return
+        usual = Recipe.named(preset.name, capacity=config.capacity).config
+        for size in fields(PotConfig):
+            if size.name == "keep":
+                if preset.bounded and config.kept != usual.kept:
+                    yield f"step={self.recipe.step}" if preset.step else f"keep={config.kept}"
+            elif getattr(config, size.name) != getattr(usual, size.name):
+                yield f"{size.name}={_plain(getattr(config, size.name))}"
 
-    def _catalyst(self) -> str:
-        return self.catalyst if len(self.catalyst.split()) == 1 else f'"{self.catalyst}"'
+    def _settings(self) -> Iterator[str]:
+        """Yield the settings that are not the preset's own."""
+        given = self.recipe.knobs
+        for knob, usual in self.recipe.preset.knobs.items():
+            if given.get(knob, usual) != usual:
+                yield f"{knob}={_plain(given[knob])}"
 
     def describe(self) -> dict[str, Any]:
-        """Every parameter as JSON-ready data; null where one means nothing to the recipe."""
-        method, found = self.recipe.preset, self.recipe.describe()
+        """Return every parameter as JSON-ready data; null where one means nothing to the recipe."""
+        preset, found = self.recipe.preset, self.recipe.describe()
         found["catalyst"] = self.catalyst or None
-        found["capacity"] = self.recipe.config.capacity if _sized(method) else None
-        found["keep"] = self.recipe.config.kept if method.policy and method.bounded else None
+        found["capacity"] = self.recipe.config.capacity if preset.sized else None
+        found["keep"] = self.recipe.config.kept if preset.drops else None
         return found
 
     def for_example(self, asks: bool, chat: bool | None) -> Recipe:
@@ -137,15 +126,18 @@ class Cell:
         return replace(self.recipe, catalyst=catalyst, format=format)
 
 
+def _takes(preset: Preset, option: str) -> bool:
+    """Say whether an option makes cells of a preset; a preset that drops step by step is asked for `step`."""
+    if option in ("keep", "step"):
+        return preset.drops and bool(preset.step) == (option == "step")
+    return preset.takes(option)
+
+
+def _value(preset: Preset, option: str, value: Any) -> Any:
+    if not isinstance(value, str):
+        return value
+    return SIZES[option].parse(value) if option in SIZES else parse_knob(f"{option}={value}", preset)[1]
+
+
 def _plain(value: Any) -> str:
     return f"{value:g}" if isinstance(value, float) else str(value)
-
-
-def _sized(method: Preset) -> bool:
-    """Say whether the capacity bounds anything."""
-    return method.bounded or bool(method.policy)
-
-
-def _keeps(method: Preset) -> bool:
-    """Say whether the user chooses how much a distillation leaves; some methods drop a step at a time."""
-    return bool(method.policy) and method.bounded and not method.step

@@ -5,24 +5,21 @@ Nothing is dropped in silence: an argument is understood, or refused with the ne
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Mapping
 from typing import Any
 
 import torch
 
-from infinipot.core.config import DEFAULT_CAPACITY
+from infinipot.common.suggest import hint
 from infinipot.errors import ConfigError
-from infinipot.eval import lists
 from infinipot.reading.sampling import Generation
+from infinipot.recipes.options import DECLARED, SIZES
 from infinipot.recipes.preset import Preset, parse_knob
 from infinipot.recipes.presets import find
 from infinipot.recipes.recipe import Recipe
 
 PROMPT_TOKENS, MOST = 128, 256
 OWN = ("model", "recipe", "device", "dtype", "prompt_tokens", "batch_size", "max_gen_toks")
-SIZES = ("capacity", "keep", "step")
-OTHERS = ("opening", "tail", "catalyst")
 LENGTHS = ("max_gen_toks", "max_new_tokens", "max_tokens", "max_completion_tokens")  # the first one counts
 DRAWS = ("top_p", "top_k", "min_p", "typical_p")  # mean nothing where the likeliest token is taken
 NEUTRAL = {"top_p": 1, "top_k": 0, "min_p": 0, "typical_p": 1, "num_beams": 1, "repetition_penalty": 1}
@@ -39,8 +36,8 @@ def generation(asked: Mapping[str, Any], most: int = MOST) -> Generation:
             continue
         if (name in DRAWS and not heat) or (name in NEUTRAL and value == NEUTRAL[name]):
             continue
-        remedy = f"use --gen_kwargs {name}={NEUTRAL[name]}" if name in NEUTRAL else "leave it out"
-        raise ConfigError(f"generation setting {name}={value} is not supported: {remedy}")
+        remedy = f"use gen_kwargs {name}={NEUTRAL[name]}" if name in NEUTRAL else "leave it out"
+        raise ConfigError(f"generation setting {name}={value} is not supported", field=name, remedy=remedy)
     # lm-eval seeds torch, so what is drawn can be drawn again.
     seed = int(torch.randint(2**62, ())) if heat else None
     return Generation(whole("max_gen_toks", lengths[0] if lengths else most), heat, seed)
@@ -48,30 +45,18 @@ def generation(asked: Mapping[str, Any], most: int = MOST) -> Generation:
 
 def recipe_of(name: str, given: Mapping[str, Any]) -> Recipe:
     """Make a recipe of what stood in `--model_args`, texts or numbers."""
-    method = find(name)
-    options = {key: _value(key, value, method) for key, value in given.items() if value is not None}
-    if isinstance(options.get("keep"), float):
-        options["keep"] = int(options["keep"] * options.get("capacity", DEFAULT_CAPACITY))
+    preset = find(name)
+    options = {key: _value(key, str(value), preset) for key, value in given.items() if value is not None}
     return Recipe.named(name, format="plain", **options)
 
 
-def _value(key: str, value: Any, method: Preset) -> Any:
-    text = str(value).strip()
-    if key in SIZES:
-        try:
-            return lists.size_or_share(text) if key == "keep" else lists.size(text)
-        except ValueError:
-            raise ConfigError(f"{key} is '{text}'; use a size such as 2048 or 4k") from None
-    if key == "opening":
-        return whole(key, text, least=0)
-    if key in ("catalyst", "tail"):
-        return text
-    known = (*OWN, *SIZES, *OTHERS, *method.knobs)
-    if key not in known and key not in method.fixed:
-        near = difflib.get_close_matches(key, known, n=1)
-        hint = f"did you mean '{near[0]}'?" if near else f"known: {', '.join(known)}"
-        raise ConfigError(f"unknown model argument '{key}'; {hint}")
-    return parse_knob(f"{key}={text}", method)[1]
+def _value(key: str, text: str, preset: Preset) -> Any:
+    if key in SIZES or key == "catalyst":
+        return DECLARED[key].parse(text)
+    if key not in preset.knobs and key not in preset.fixed:
+        names = (*OWN, *DECLARED, *preset.knobs)
+        raise ConfigError(f"unknown model argument '{key}'", field=key, remedy=hint(key, names))
+    return parse_knob(f"{key}={text}", preset)[1]
 
 
 def whole(name: str, value: Any, least: int = 1) -> int:
@@ -81,5 +66,6 @@ def whole(name: str, value: Any, least: int = 1) -> int:
     except ValueError:
         found = least - 1
     if found < least:
-        raise ConfigError(f"{name} is '{value}'; use a whole number of at least {least}")
+        remedy = f"use a whole number of at least {least}"
+        raise ConfigError(f"{name} is '{value}'", field=name, remedy=remedy)
     return found

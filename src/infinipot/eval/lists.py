@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Callable, Iterable
-from typing import TypeVar
+from collections.abc import Iterable
+from typing import Any
 
 from infinipot.errors import ConfigError
-
-Value = TypeVar("Value")
-UNITS = {"": 1, "k": 1024, "m": 1024 * 1024}
-_SIZE = re.compile(r"(\d+(?:\.\d+)?)([km]?)")
+from infinipot.recipes.option import Option
 
 
 def parts(text: str) -> list[str]:
@@ -18,54 +14,12 @@ def parts(text: str) -> list[str]:
     return list(dict.fromkeys(part.strip() for part in text.split(",") if part.strip()))
 
 
-def several(option: str, text: str, one: Callable[[str], Value], kind: str) -> tuple[Value, ...]:
-    """Read every part of a list; say which part of which option is not of that kind."""
-    found = []
-    for part in parts(text):
-        try:
-            found.append(one(part))
-        except ValueError:
-            raise ConfigError(f"--{option} has '{part}'; use {kind}, with commas between several") from None
+def several(option: Option, text: str) -> tuple[Any, ...]:
+    """Read every part of a list as the option's declaration says."""
+    found = tuple(dict.fromkeys(map(option.parse, parts(text))))
     if not found:
-        raise ConfigError(f"--{option} is empty; use {kind}, with commas between several")
-    return tuple(dict.fromkeys(found))
-
-
-def size(text: str) -> int:
-    """Read a number of tokens: 2048, 8k (8,192), 1m (1,048,576)."""
-    match = _SIZE.fullmatch(text.lower())
-    if not match:
-        raise ValueError(text)
-    count = float(match[1]) * UNITS[match[2]]
-    if count < 1 or count != int(count):
-        raise ValueError(text)
-    return int(count)
-
-
-def short(count: int) -> str:
-    """Write a number of tokens as people do: 8K, 1M, 5000."""
-    for unit, letter in ((UNITS["m"], "M"), (UNITS["k"], "K")):
-        if count >= unit and count % unit == 0:
-            return f"{count // unit}{letter}"
-    return str(count)
-
-
-def share(text: str) -> float:
-    """Read a number from 0 to 1."""
-    value = float(text)
-    if not 0 <= value <= 1:
-        raise ValueError(text)
-    return value
-
-
-def size_or_share(text: str) -> int | float:
-    """Read entries (2048, 2k) or a share of the capacity (0.5)."""
-    if "." in text and text.replace(".", "", 1).isdigit():
-        value = share(text)
-        if not 0 < value < 1:
-            raise ValueError(text)
-        return value
-    return size(text)
+        raise ConfigError(f"{option.name} is empty", field=option.name, remedy="name one value or several")
+    return found
 
 
 def names(given: Iterable[str]) -> tuple[str, ...]:

@@ -15,7 +15,7 @@ from infinipot.models.catalog import DEFAULT_MODEL
 from infinipot.recipes.option import Option
 
 POT, REPLY = "Model and pot", "Answer"
-THEIRS = "the recipe's"
+THEIRS, DIALOGUE = "the recipe's", "chat where the model has a template"
 
 MODEL = Option("model", str, DEFAULT_MODEL, "Alias, hub id, folder or .gguf file.", POT, short="m")
 DEVICE = Option("device", str, "auto", "auto, cpu, cuda, cuda:1, mps.", POT)

@@ -1,6 +1,7 @@
-"""What an operator may choose, checked before anything is loaded.
+"""What an operator may choose, each thing declared once and checked before anything is loaded.
 
-Plain data: it knows neither the web framework nor a model. Keys are held as digests only.
+The command line and the `INFINIPOT_*` variables are made from the fields of `Settings`. Plain data that knows
+neither the web framework nor a model. Keys are held as digests only.
 """
 
 from __future__ import annotations
@@ -8,80 +9,80 @@ from __future__ import annotations
 import ipaddress
 import tempfile
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any
 
 from infinipot.core.config import DEFAULT_CAPACITY
 from infinipot.errors import ConfigError
 from infinipot.models.catalog import DEFAULT_MODEL
+from infinipot.recipes.option import Option
+from infinipot.recipes.options import DEVICE, DIALOGUE, DTYPE, FORMAT, MODEL
 from infinipot.server.keys import Keys, listed
 
 MIB = 2**20
 PREFIX = "INFINIPOT_"
 LEAST_KEY = 16  # characters below which a key can be guessed
+POTS, ACCESS, BOUNDS = "Pots", "Who may come", "Bounds"
+THEIR_OWN, TEMPORARY = "the user's data folder", Path(tempfile.gettempdir())
+
+
+def _set(default: Any, group: str, help: str, **more: Any) -> Any:
+    """A field with its declaration; an option's name and variable follow from the field's name."""
+    kind = str if default is None else Path if isinstance(default, Path) else type(default)
+    return field(default=default, metadata={"option": Option("", kind, default, help, group, **more)})
 
 
 @dataclass(frozen=True)
 class Settings:
-    """One server's settings; the defaults are those of `infinipot serve`."""
+    """One server's settings."""
 
-    model: str
-    capacity: int = DEFAULT_CAPACITY
-    recipe: str = "infinipot"
-    format: str = ""  # of prompts; chat where the model has a template
-    slots: int = 2
-    conversations: int = 2
-    queue: int = 32
-    host: str = "127.0.0.1"
-    port: int = 8000
+    model: str = _set(DEFAULT_MODEL, POTS, MODEL.help, short="m")
+    recipe: str = _set("infinipot", POTS, "Method that bounds memory.", short="r")
+    capacity: int = _set(DEFAULT_CAPACITY, POTS, "KV entries per layer and head of a pot.")
+    format: str | None = _set(None, POTS, FORMAT.help, choices=FORMAT.choices, shown=DIALOGUE)
+    slots: int = _set(2, POTS, "Requests served at the same time.", least=1)
+    conversations: int = _set(2, POTS, "Conversations kept for their next turn, beside the slots.", least=0)
+    queue: int = _set(32, POTS, "Requests that may wait; more get 429.", least=0)
+    store: str | None = _set(None, POTS, "Folder or fsspec address of kept pots.", shown=THEIR_OWN)
+    device: str = _set("auto", POTS, DEVICE.help)
+    dtype: str = _set("auto", POTS, DTYPE.help)
+    host: str = _set("127.0.0.1", ACCESS, "Address to listen on; 0.0.0.0 is every one.")
+    port: int = _set(8000, ACCESS, "Port to listen on; 0 is any that is free.", least=0, most=65_535)
     keys: Keys = field(default_factory=Keys)
-    store: str | None = None
-    device: str = "auto"
-    dtype: str = "auto"
-    max_body: int = 8 * MIB  # some two million tokens; more goes into a pot by upload
-    max_upload: int = 4096 * MIB
-    max_uploads: int = 4  # uploads that are being received at once
-    max_tokens: int = 16_384
-    idle_s: float = 30.0  # a client that sends nothing for so long, in the middle of a request, is let go
-    drain_s: float = 30.0
-    spool: Path = field(default_factory=lambda: Path(tempfile.gettempdir()))
+    max_body: int = _set(8 * MIB, BOUNDS, "Bytes of a JSON request.", least=1024)
+    max_upload: int = _set(4096 * MIB, BOUNDS, "Bytes of an upload.", least=1024)
+    max_uploads: int = _set(4, BOUNDS, "Uploads received at the same time.", least=1)
+    max_tokens: int = _set(16_384, BOUNDS, "Tokens of an answer.", least=1)
+    idle_s: float = _set(30.0, BOUNDS, "Seconds until a client that stops sending is let go.", least=0.01)
+    drain_s: float = _set(30.0, BOUNDS, "Seconds that running requests get at the end.", least=0)
+    spool: Path = _set(TEMPORARY, BOUNDS, "Folder for uploads on their way.", shown="the system's own")
 
     def __post_init__(self) -> None:
-        least: dict[str, float] = {
-            "slots": 1,
-            "conversations": 0,
-            "queue": 0,
-            "max_uploads": 1,
-            "max_tokens": 1,
-        }
-        least |= {"max_body": 1024, "max_upload": 1024, "idle_s": 0.01, "drain_s": 0}
-        for name, bound in least.items():
-            if getattr(self, name) < bound:
-                option = name.replace("_", "-")
-                raise ConfigError(f"{option} is {getattr(self, name)}; use at least {bound}")
-        if not 0 <= self.port <= 65_535:
-            raise ConfigError(f"port is {self.port}; use 1 to 65535, or 0 for any that is free")
-        if self.format not in ("", "chat", "plain"):
-            raise ConfigError(f"format is '{self.format}'; use chat or plain")
+        for name, option in _DECLARED.items():
+            option.check(getattr(self, name))
         if not self.spool.is_dir():
-            raise ConfigError(
-                f"there is no folder {self.spool} for uploads: make it, or give another --spool"
-            )
+            problem = f"there is no folder {self.spool} for uploads"
+            raise ConfigError(problem, field="spool", remedy="make it, or give another `spool`")
+
+    @classmethod
+    def of(cls, given: Mapping[str, Any]) -> Settings:
+        """Return the settings of options by their names; what is None or missing has its default."""
+        told = {name: given.get(option.name) for name, option in _DECLARED.items()}
+        keys = Keys.of(listed(given.get("api_key") or [], given.get("api_key_file")))
+        return cls(keys=keys, **{name: value for name, value in told.items() if value is not None})
 
     @classmethod
     def of_variables(cls, variables: Mapping[str, str]) -> Settings:
         """Return the settings that `INFINIPOT_*` variables say, for where there is no command line."""
-        given = {name: value for name, value in variables.items() if name.startswith(PREFIX) and value}
-        told: dict[str, Any] = {"model": DEFAULT_MODEL}
-        for field_ in fields(cls):
-            name = PREFIX + field_.name.removesuffix("_s").upper()
-            if name in given:
-                told[field_.name] = _read(name, given[name], field_.type)
-        file = given.get(f"{PREFIX}API_KEY_FILE")
-        key = given.get(f"{PREFIX}API_KEY")
-        told["keys"] = Keys.of(listed([key] if key else [], Path(file) if file else None))
-        return cls(**told)
+        given: dict[str, Any] = {}
+        for option in OPTIONS:
+            if text := variables.get(option.variable):
+                try:
+                    given[option.name] = [text] if option.many else option.parse(text)
+                except ConfigError as error:
+                    raise ConfigError(f"{option.variable} is '{text}'", remedy=error.remedy) from None
+        return cls.of(given)
 
     @property
     def local(self) -> bool:
@@ -94,12 +95,12 @@ class Settings:
             return False
 
     def warnings(self) -> list[str]:
-        """Return what an operator must be told loudly, one line each."""
+        """Return what an operator must be told loudly, one line each; options are named in backticks."""
         found = []
         if not self.local and not self.keys:
             found.append(
                 f"ANYONE who can reach {self.host or 'this machine'} can use this server and every pot in "
-                "it: give --api-key, or leave out --host"
+                "it: give `api_key`, or leave out `host`"
             )
         if self.keys.shortest is not None and self.keys.shortest < LEAST_KEY:
             found.append(
@@ -109,10 +110,21 @@ class Settings:
         return found
 
 
-def _read(name: str, text: str, kind: Any) -> Any:
-    """Return a variable's value in its field's type."""
-    make = {"int": int, "float": float, "Path": Path}.get(str(kind), str)
-    try:
-        return make(text)
-    except ValueError:
-        raise ConfigError(f"{name} is '{text}', which is not a number") from None
+def _declared(name: str, option: Option) -> Option:
+    name = name.removesuffix("_s")
+    return replace(option, name=name, variable=PREFIX + name.upper())
+
+
+_DECLARED = {
+    one.name: _declared(one.name, one.metadata["option"]) for one in fields(Settings) if one.metadata
+}
+_KEY = (
+    "Key that every route but /health needs; repeat it, or commas between several. A variable or a file is "
+    "better: others on this machine see the command line."
+)
+_KEYS = (
+    Option("api_key", str, None, _KEY, ACCESS, many=True),
+    Option("api_key_file", Path, None, "File with keys, one a line.", ACCESS),
+)
+OPTIONS = (*_DECLARED.values(), *(_declared(one.name, one) for one in _KEYS))
+"""Everything an operator can set, in the order of the help."""

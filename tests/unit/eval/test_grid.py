@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import fields
+
 import pytest
 
+from infinipot.core.config import PotConfig
 from infinipot.errors import ConfigError
 from infinipot.eval import lists
 from infinipot.eval.grid import BY_TASK, Grid
+from infinipot.recipes.options import SIZES
+from infinipot.recipes.recipe import Recipe
 
 
 def names(**options: object) -> list[str]:
@@ -17,9 +22,8 @@ def test_every_combination_is_there_once_and_options_that_do_not_apply_are_left_
     found = names(
         recipes=("infinipot", "truncate", "full", "cap-only", "nuc-only", "streaming-llm"),
         capacities=(1024, 2048),
-        keeps=(0.5, 0.25),
         catalysts=("general", "question"),
-        knobs={"novelty": ("0", "0.5")},
+        options={"keep": (0.5, 0.25), "novelty": ("0", "0.5")},
     )
     assert len(found) == len(set(found))
     assert [name for name in found if name.startswith("infinipot 1024")] == [
@@ -51,20 +55,20 @@ def test_every_combination_is_there_once_and_options_that_do_not_apply_are_left_
 def test_a_cell_has_one_name_however_it_was_asked_for() -> None:
     plain = names(capacities=(1024,))
     assert plain == names(
-        capacities=(1024,), keeps=(512, 0.5), knobs={"novelty": ("0.5", "0.50"), "pool": ("7",)}
+        capacities=(1024,), options={"keep": (512, "0.5"), "novelty": ("0.5", "0.50"), "pool": ("7",)}
     )
     assert plain == names(capacities=(1024,), catalysts=("question", "Q"))
     every = {"novelty": ("1", "0.5"), "pool": ("1", "7")}
-    assert names(catalysts=("question",), knobs=every) == [
+    assert names(catalysts=("question",), options=every) == [
         "infinipot 4096 novelty=1",
         "infinipot 4096 pool=1 question",
         "infinipot 4096 question",
     ]
-    assert names(recipes=("swa",), steps=(64, 8)) == ["swa 4096", "swa 4096 step=8"]
+    assert names(recipes=("swa",), options={"step": (64, 8)}) == ["swa 4096", "swa 4096 step=8"]
 
 
 def test_a_cell_tells_every_parameter() -> None:
-    (cell,) = Grid(capacities=(1024,), keeps=(0.25,), catalysts=(BY_TASK,)).cells("chat")
+    (cell,) = Grid(capacities=(1024,), options={"keep": (0.25,)}, catalysts=(BY_TASK,)).cells("chat")
     stated = cell.describe()
     assert {k: stated[k] for k in ("name", "capacity", "keep", "novelty", "pool", "catalyst", "format")} == {
         "name": "infinipot",
@@ -90,12 +94,12 @@ def test_the_catalyst_of_a_task_follows_whether_it_asks() -> None:
     ("options", "says"),
     [
         ({"recipes": ("infinipto",)}, "did you mean 'infinipot'?"),
-        ({"knobs": {"noveltie": ("0",)}}, "did you mean 'novelty'?"),
-        ({"recipes": ("truncate", "full"), "knobs": {"novelty": ("0",)}}, "novelty"),
-        ({"recipes": ("truncate",), "keeps": (0.5,)}, "takes --keep"),
-        ({"steps": (8,)}, "takes --step"),
+        ({"options": {"noveltie": ("0",)}}, "did you mean 'novelty'?"),
+        ({"recipes": ("truncate", "full"), "options": {"novelty": ("0",)}}, "novelty"),
+        ({"recipes": ("truncate",), "options": {"keep": (0.5,)}}, "takes `keep`"),
+        ({"options": {"step": (8,)}}, "takes `step`"),
         ({"catalysts": ("generl",)}, "did you mean 'general'?"),
-        ({"knobs": {"novelty": ("2",)}}, "share between 0 and 1"),
+        ({"options": {"novelty": ("2",)}}, "share between 0 and 1"),
         ({"capacities": (2,)}, "capacity is 2"),
     ],
 )
@@ -106,26 +110,42 @@ def test_what_cannot_work_is_one_line(options: dict[str, object], says: str) -> 
 
 
 def test_lists_as_people_type_them() -> None:
-    assert lists.several("lengths", "8k, 128K,1m,8192", lists.size, "a size") == (8192, 131072, 1048576)
-    assert lists.several("keep", "0.5,2048,0.250", lists.size_or_share, "a size") == (0.5, 2048, 0.25)
+    assert lists.several(SIZES["capacity"], "8k, 128K,1m,8192") == (8192, 131072, 1048576)
+    assert lists.several(SIZES["keep"], "0.5,2048,0.250") == (0.5, 2048, 0.25)
+    assert lists.several(SIZES["tail"], "raw, fill") == ("raw", "fill")
     assert lists.names(["general,question", "List names, dates and keys"]) == (
         "general",
         "question",
         "List names, dates and keys",
     )
-    assert [lists.short(count) for count in (8192, 1048576, 5000, 512)] == ["8K", "1M", "5000", "512"]
 
 
 @pytest.mark.parametrize(
-    ("one", "text"),
+    ("option", "text"),
     [
-        (lists.size, "8q"),
-        (lists.size, "0"),
-        (lists.size, "0.3"),
-        (lists.share, "1.5"),
-        (lists.size_or_share, "1.0"),
+        ("capacity", "8q"),
+        ("capacity", "0k"),
+        ("capacity", "0.3"),
+        ("keep", "1.5"),
+        ("keep", "1.0"),
+        ("tail", "x"),
     ],
 )
-def test_a_part_that_is_not_of_its_kind_is_named(one: object, text: str) -> None:
-    with pytest.raises(ConfigError, match=rf"--lengths has '{text}'; use sizes"):
-        lists.several("lengths", f"1,{text}", one, "sizes")
+def test_a_part_that_is_not_of_its_kind_is_named(option: str, text: str) -> None:
+    with pytest.raises(ConfigError, match=rf"{option} is '{text}': use "):
+        lists.several(SIZES[option], f"raw,{text}" if option == "tail" else f"1,{text}")
+    with pytest.raises(ConfigError, match=f"{option} is empty"):
+        lists.several(SIZES[option], " , ")
+
+
+def test_every_size_of_a_pot_is_an_option_and_part_of_a_cell() -> None:
+    """What a new option needs: a declaration and a field; grid, cell, manifest and card follow."""
+    assert {size.name for size in fields(PotConfig)} | {"step"} == set(SIZES)
+    others = {"keep": 100, "step": 50, "opening": 3, "tail": "raw", "capacity": 512}
+    for name, value in others.items():
+        if name in ("capacity", "step"):
+            continue
+        (cell,) = Grid(catalysts=("general",), options={name: (str(value),)}).cells()
+        assert cell.name == f"infinipot 4096 {name}={value} general"
+        assert cell.describe()[name] == value
+        assert Recipe.described(cell.recipe.describe()).config == cell.recipe.config

@@ -29,11 +29,11 @@ def test_generation_settings() -> None:
     assert generation({"do_sample": False, "temperature": 0.7, "top_p": 0.9}).temperature == 0
     assert generation({"do_sample": True}).temperature == 1
     assert generation({"temperature": 0.5, "top_p": 1.0, "num_beams": 1}).temperature == 0.5
-    with pytest.raises(ConfigError, match=r"top_p=0.9 is not supported: use --gen_kwargs top_p=1"):
+    with pytest.raises(ConfigError, match=r"top_p=0.9 is not supported: use gen_kwargs top_p=1"):
         generation({"do_sample": True, "temperature": 0.7, "top_p": 0.9})
     with pytest.raises(ConfigError, match="num_beams=4 is not supported"):
         generation({"num_beams": 4})
-    with pytest.raises(ConfigError, match="max_gen_toks is '0'; use a whole number"):
+    with pytest.raises(ConfigError, match="max_gen_toks is '0': use a whole number"):
         generation({"max_gen_toks": 0})
 
 
@@ -75,17 +75,17 @@ def test_model_args_win_over_options() -> None:
 @pytest.mark.parametrize(
     ("options", "told"),
     [
-        ({"capcity": 64}, "unknown model argument 'capcity'; did you mean 'capacity'?"),
-        ({"noveltly": 1}, "unknown model argument 'noveltly'; did you mean 'novelty'?"),
-        ({"xyz": 1}, "unknown model argument 'xyz'; known: model, recipe, "),
+        ({"capcity": 64}, "unknown model argument 'capcity': did you mean 'capacity'?"),
+        ({"noveltly": 1}, "unknown model argument 'noveltly': did you mean 'novelty'?"),
+        ({"xyz": 1}, "unknown model argument 'xyz': use one of model, recipe, "),
         ({"max_batch_size": 8}, "did you mean 'batch_size'?"),
-        ({"recipe": "infinpot"}, "unknown recipe 'infinpot'; did you mean 'infinipot'?"),
-        ({"capacity": "many"}, "capacity is 'many'; use a size such as 2048 or 4k"),
-        ({"novelty": "much"}, "novelty is 'much'; use a number"),
+        ({"recipe": "infinpot"}, "unknown recipe 'infinpot': did you mean 'infinipot'?"),
+        ({"capacity": "many"}, "capacity is 'many': use a whole number such as 2048 or 4k"),
+        ({"novelty": "much"}, "novelty is 'much': use a number"),
         ({"tail": "maybe"}, "tail is 'maybe'"),
-        ({"prompt_tokens": 0}, "prompt_tokens is '0'; use a whole number of at least 1"),
+        ({"prompt_tokens": 0}, "prompt_tokens is '0': use a whole number of at least 1"),
         ({"prompt_tokens": 255}, "prompt_tokens is 255; use 1[0-9]+ or less, or a larger capacity"),
-        ({"batch_size": "auto"}, "batch_size is 'auto'; use a whole number"),
+        ({"batch_size": "auto"}, "batch_size is 'auto': use a whole number"),
         ({"catalyst": "question"}, "use 'general' instead"),
         ({"recipe": "cap-only", "novelty": 0.5}, "novelty is what makes recipe 'cap-only'"),
     ],

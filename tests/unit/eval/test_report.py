@@ -93,7 +93,7 @@ def test_longbench_is_a_mean_over_tasks_with_its_buckets(tmp_path: Path) -> None
 
 
 def test_the_page_needs_nothing_else(tmp_path: Path) -> None:
-    grid = Grid(catalysts=("general", "question"), capacities=(1024, 2048), knobs={"novelty": ("0", "1")})
+    grid = Grid(catalysts=("general", "question"), capacities=(1024, 2048), options={"novelty": ("0", "1")})
     run = passkey(tmp_path / "run", grid)
     written = report([run], tmp_path / "out")
     page = written[0].read_text()
@@ -114,8 +114,8 @@ def test_the_page_needs_nothing_else(tmp_path: Path) -> None:
 def test_pictures_compare_what_differs_in_one_thing(tmp_path: Path) -> None:
     grids = [
         Grid(("infinipot",), (1024, 2048), catalysts=("general",)),
-        Grid(("infinipot",), (1024,), catalysts=("general",), tail="distil"),
-        Grid(("infinipot",), (1024,), catalysts=("general",), tail="raw"),
+        Grid(("infinipot",), (1024,), catalysts=("general",), options={"tail": ("distil",)}),
+        Grid(("infinipot",), (1024,), catalysts=("general",), options={"tail": ("raw",)}),
         Grid(("truncate", "full"), (1024,)),
     ]
     runs, _ = load([passkey(tmp_path / str(number), grid) for number, grid in enumerate(grids)])
@@ -131,8 +131,11 @@ def test_pictures_compare_what_differs_in_one_thing(tmp_path: Path) -> None:
 def test_earlier_runs_are_told_in_todays_words(tmp_path: Path) -> None:
     """`settle` and `fit` said together what `tail` says now."""
     grid = Grid(("infinipot",), (1024,), catalysts=("general",))
-    new = [passkey(tmp_path / "new", grid), passkey(tmp_path / "raw", replace(grid, tail="raw"))]
-    old = passkey(tmp_path / "old", replace(grid, tail="distil"))
+    new = [
+        passkey(tmp_path / "new", grid),
+        passkey(tmp_path / "raw", replace(grid, options={"tail": ("raw",)})),
+    ]
+    old = passkey(tmp_path / "old", replace(grid, options={"tail": ("distil",)}))
     for name in ("manifest.json", "rows.jsonl"):
         text = (old / name).read_text()
         text = text.replace("infinipot 1024 tail=distil general", "infinipot 1024 no-fit general")

@@ -20,7 +20,7 @@ from infinipot.server.settings import Settings
 
 from .conftest import KEY, OTHER_KEY, Client, calling, made
 
-PRESETS = ("GET", "HEAD", "POST", "PUT", "DELETE", "PATCH", "OPTIONS", "TRACE", "PROPFIND")
+METHODS = ("GET", "HEAD", "POST", "PUT", "DELETE", "PATCH", "OPTIONS", "TRACE", "PROPFIND")
 OPEN = {("GET", "/health"), ("HEAD", "/health")}
 
 
@@ -67,7 +67,7 @@ def test_every_route_but_health_needs_the_key(locked: Settings, scheduler: FakeS
         "/redoc",
     }
     seen = set()
-    for method, path in product(PRESETS, every | strange):
+    for method, path in product(METHODS, every | strange):
         got = nobody(method, path)
         if got.status_code == 401:
             assert method == "HEAD" or got.json()["error"]["type"] == "authentication_error"
