@@ -5,91 +5,63 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Generator
+from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
-import typer
-
-from infinipot.cli import options as o
+from infinipot.cli.expand import Given, with_options
+from infinipot.cli.screen import print_json
 from infinipot.common.sizes import short, size
 from infinipot.errors import ConfigError, InputError
 from infinipot.models.catalog import DEFAULT_MODEL
+from infinipot.recipes.option import Option
+from infinipot.recipes.options import DECLARED, DEVICE, DTYPE, JSON, MODEL, POT, RECIPE
 from infinipot.text.files import title
 
 if TYPE_CHECKING:
     from infinipot.bench.systems import Measurement
 
 WHAT = "What is measured"
+POTS = tuple(one for one in DECLARED.values() if one.name not in ("capacity", "catalyst"))
+OPTIONS = (
+    replace(MODEL, default=None, shown=DEFAULT_MODEL),
+    Option("random", str, None, "Random weights of a shape: llama-3-8b, smollm2, ...", POT, metavar="SHAPE"),
+    replace(RECIPE.listed(WHAT), help="Recipes, with commas between."),
+    Option("lengths", str, None, "Tokens of text: 32k,1m.", WHAT, shown="32k"),
+    replace(DECLARED["capacity"].listed(WHAT), help="KV entries per layer and head: 2k,4k."),
+    *POTS,
+    Option("new_tokens", int, 64, "Tokens of every answer; the first 8 are not timed.", WHAT),
+    Option("documents", str, None, "Documents answered at once: 1,8.", WHAT),
+    Option("transformers", bool, True, "Measure plain transformers beside the recipes.", WHAT),
+    Option("limit", float, 600.0, "Seconds that plain transformers may take for one text.", WHAT),
+    DEVICE,
+    DTYPE,
+    Option("threads", int, None, "Threads to compute with.", POT, shown="torch's"),
+    Option("fuse", bool, True, "Fused kernels, on CUDA.", POT),
+    Option("out", Path, None, "File for the JSON document.", WHAT),
+    replace(JSON, group=WHAT),
+)
 
 
-def _option(help: str, panel: str = WHAT, *names: str, **more: Any) -> Any:
-    return typer.Option(*names, help=help, rich_help_panel=panel, **more)
-
-
-Model = Annotated[
-    str | None,
-    _option("Alias, hub id, folder or .gguf file.", o.MODEL, "--model", "-m", show_default=DEFAULT_MODEL),
-]
-Random = Annotated[
-    str | None, _option("Random weights of a shape: llama-3-8b, smollm2, ...", o.MODEL, metavar="SHAPE")
-]
-Recipes = Annotated[str, _option("Recipes, with commas between.", WHAT, "--recipe", "-r")]
-Lengths = Annotated[str | None, _option("Tokens of text: 32k,1m.", show_default="32k")]
-Capacities = Annotated[str, _option("KV entries per layer and head: 2k,4k.", WHAT, "--capacity")]
-NewTokens = Annotated[int, _option("Tokens of every answer; the first 8 are not timed.")]
-Documents = Annotated[str | None, _option("Documents answered at once: 1,8.", show_default=False)]
-Beside = Annotated[
-    bool, _option("Measure plain transformers beside the recipes.", WHAT, "--transformers/--no-transformers")
-]
-Limit = Annotated[float, _option("Seconds that plain transformers may take for one text.")]
-Threads = Annotated[int | None, _option("Threads to compute with.", o.MODEL, show_default="torch's")]
-Fuse = Annotated[bool, _option("Fused kernels, on CUDA.", o.MODEL, "--fuse/--no-fuse")]
-Out = Annotated[Path | None, _option("File for the JSON document.", WHAT, show_default=False)]
-Json = Annotated[bool, _option("Print exactly one JSON document.", WHAT, "--json")]
-
-
-def bench(
-    model: Model = None,
-    random: Random = None,
-    recipe: Recipes = "infinipot",
-    lengths: Lengths = None,
-    capacity: Capacities = "4096",
-    keep: o.Keep = None,
-    tail: o.Tail = None,
-    pool: o.Pool = None,
-    new_tokens: NewTokens = 64,
-    documents: Documents = None,
-    transformers: Beside = True,
-    limit: Limit = 600.0,
-    device: o.Device = "auto",
-    dtype: o.Dtype = "auto",
-    threads: Threads = None,
-    fuse: Fuse = True,
-    out: Out = None,
-    as_json: Json = False,
-) -> None:
+@with_options(*OPTIONS)
+def bench(*, given: Given) -> None:
     """Measure time to first token, reading, decoding and memory on this machine."""
     from infinipot.bench.plan import Plan
 
-    options = {"keep": keep, "tail": tail and tail.value, "pool": pool}
-    only = bool(documents) and lengths is None  # what was named, and nothing else
+    same = ("new_tokens", "transformers", "limit", "device", "dtype", "threads", "fuse")
+    only = bool(given["documents"]) and given["lengths"] is None  # what was named, and nothing else
     plan = Plan(
-        model=model or ("" if random else DEFAULT_MODEL),
-        random=random or "",
-        recipes=tuple(part.strip() for part in recipe.split(",") if part.strip()),
-        lengths=() if only else sizes(lengths or "32k", "lengths"),
-        capacities=sizes(capacity, "capacity"),
-        options={name: value for name, value in options.items() if value is not None},
-        new_tokens=new_tokens,
-        documents=sizes(documents, "documents") if documents else (),
-        transformers=transformers,
-        limit=limit,
-        device=device,
-        dtype=dtype,
-        threads=threads,
-        fuse=fuse,
+        model=given["model"] or ("" if given["random"] else DEFAULT_MODEL),
+        random=given["random"] or "",
+        recipes=tuple(part.strip() for part in given["recipe"].split(",") if part.strip()),
+        lengths=() if only else sizes(given["lengths"] or "32k", "lengths"),
+        capacities=sizes(given["capacity"], "capacity"),
+        options={name: value for name, value in given.of(POTS).items() if value is not None},
+        documents=sizes(given["documents"], "documents") if given["documents"] else (),
         command=("infinipot", *map(title, sys.argv[1:])),
+        **{name: given[name] for name in same},
     )
+    out, as_json = given["out"], given["json"]
     if out is not None:
         write(out, "")  # before any long work, so that nothing is lost at its end
     from infinipot.bench.benchmark import run
@@ -98,7 +70,7 @@ def bench(
     if out is not None:
         write(out, json.dumps(told, indent=1, ensure_ascii=False) + "\n")
     if as_json:
-        print(json.dumps(told, ensure_ascii=False))
+        print_json(told)
         return
     from infinipot.bench.tables import tables
 

@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from infinipot.cli import options as o
-from infinipot.cli.ask import open_files
-from infinipot.cli.screen import Meter, note, watch_reading
-from infinipot.core.config import DEFAULT_CAPACITY
+from infinipot.cli import given as g
+from infinipot.cli.expand import Given, with_options
+from infinipot.cli.screen import note, print_json, watch_reading
 from infinipot.errors import ConfigError, InputError
-from infinipot.models.catalog import DEFAULT_MODEL
 from infinipot.reading.catalyst import QUESTION, SHORT, catalyst_text
+from infinipot.recipes.options import ANSWER, DEVICE, DTYPE, FILE, FORMAT, JSON, MODEL, RECIPE, SIZES
 
 if TYPE_CHECKING:
     from infinipot.engine import Engine
@@ -26,21 +24,14 @@ if TYPE_CHECKING:
 
 PAPER = "swa,ccd,cap-only:general,cap-only:question,infinipot:question"
 
-Files = Annotated[
-    list[str] | None,
-    typer.Option("--file", "-f", help="UTF-8 text to read; repeat for several, - for standard input."),
-]
+RECIPES = replace(
+    RECIPE,
+    default="infinipot,sirllm",
+    help=f"Recipes to compare; 'paper' is {PAPER}.",
+    metavar="NAME[:CATALYST],...",
+)
+LENGTH = replace(ANSWER[0], default=64)
 Question = Annotated[str, typer.Option("--question", "-q", help="What to ask.")]
-Recipes = Annotated[
-    str,
-    typer.Option(
-        "--recipe",
-        "-r",
-        metavar="NAME[:CATALYST],...",
-        help=f"Recipes to compare; 'paper' is {PAPER}.",
-        rich_help_panel=o.MODEL,
-    ),
-]
 Out = Annotated[Path, typer.Option(help="Folder to write to.")]
 Global = Annotated[
     bool,
@@ -51,41 +42,28 @@ Global = Annotated[
 ]
 
 
-def inspect(
-    question: Question,
-    out: Out,
-    file: Files = None,
-    model: o.ModelName = DEFAULT_MODEL,
-    recipe: Recipes = "infinipot,sirllm",
-    capacity: o.Capacity = DEFAULT_CAPACITY,
-    keep: o.Keep = None,
-    format: o.FormatOption = None,
-    device: o.Device = "auto",
-    dtype: o.Dtype = "auto",
-    max_new_tokens: o.MaxNewTokens = 64,
-    whole: Global = True,
-    as_json: o.Json = False,
-) -> None:
+@with_options(FILE, MODEL, RECIPES, SIZES["capacity"], SIZES["keep"], FORMAT, DEVICE, DTYPE, LENGTH, JSON)
+def inspect(question: Question, out: Out, whole: Global = True, *, given: Given) -> None:
     """Show what the pot kept: one page, pictures and numbers, for recipes that keep equally many entries."""
     if not question.strip():
         raise InputError("the question is empty")
-    meter = open_files(file or [])
-    chosen = recipes(recipe, capacity, keep, question)
-    wanted = o.generation(max_new_tokens, 0.0, None)
-    text = "".join(meter)
+    pieces = g.Text.of_files(given["file"]).pieces
+    chosen = recipes(given["recipe"], given["capacity"], given["keep"], question)
+    wanted = g.generation_of(given)
+    text = "".join(pieces)
     if not text.strip():
         raise InputError("the text is empty: there is nothing to look into")
-    engine = o.open_engine(model, device, dtype)
-    layout = format.value if format else engine.format
-    chosen = {name: replace(one, format=layout) for name, one in chosen.items()}
+    engine = g.open_engine(given)
+    chosen = {name: g.laid_out(one, given, engine) for name, one in chosen.items()}
     runs = [_run(engine, name, one, text, question, wanted) for name, one in chosen.items()]
+    layout = next(iter(chosen.values())).format
     scored = _whole(engine, runs[0], layout, text, question) if whole else None
     from infinipot.inspect.output import write_report
 
-    facts = _facts(engine, file or [], question, runs[0], scored)
+    facts = _facts(engine, given["file"], question, runs[0], scored)
     written, told = write_report(runs, scored, out, facts)
-    if as_json:
-        print(json.dumps({"files": [str(path) for path in written], **told}, ensure_ascii=False))
+    if given["json"]:
+        print_json({"files": [str(path) for path in written], **told})
         return
     for run in runs:
         print(f"{run.name}: {run.answer}")
@@ -104,7 +82,8 @@ def recipes(listed: str, capacity: int, keep: int | None, question: str) -> dict
         check(find(name))
         one = Recipe.named(name, capacity=capacity, keep=keep or capacity // 2, tail="distil")
         if catalyst and not one.uses_catalyst:
-            raise ConfigError(f"recipe '{name}' asks no catalyst: leave out ':{catalyst}'")
+            problem = f"recipe '{name}' asks no catalyst"
+            raise ConfigError(problem, field="recipe", remedy=f"leave out ':{catalyst}'")
         if one.uses_catalyst:
             one = replace(one, catalyst=catalyst or QUESTION)
             catalyst_text(one.catalyst, question)
@@ -118,7 +97,7 @@ def _run(engine: Engine, name: str, recipe: Recipe, text: str, question: str, ge
     reader = engine.reader(recipe, question)
     reader.check(question, generation.max_new_tokens)
     attach(reader)
-    watch_reading(reader, Meter([text], len(text)), name)
+    watch_reading(reader, g.Text([text], len(text)), name)
     ids = [token for part in engine.tokenizer.encode_stream([text]) for token in part]
     about: dict[str, Any] = {"name": name, "model": engine.name, "recipe": recipe.describe()}
     about["entry_bytes"] = reader.pot.nbytes / recipe.config.capacity
@@ -133,7 +112,7 @@ def _whole(engine: Engine, run: Run, layout: Any, text: str, question: str) -> W
 
     check_memory(len(run.record.ids), run.record.about["entry_bytes"], available(str(engine.model.device)))
     found = reader(engine.model, engine.tokenizer, text, question, layout)
-    watch_reading(found, Meter([text], len(text)), "whole text")
+    watch_reading(found, g.Text([text], len(text)), "whole text")
     return score(found, question)
 
 

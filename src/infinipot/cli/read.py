@@ -52,8 +52,8 @@ def read(*, given: Given) -> None:
         clock.append(time.perf_counter())
         before = kept.card if kept else None
         packed = given["int8"] or (before is not None and before.encoding == "int8")
-        told = source.sha256, source.bytes, before, "int8" if packed else "exact"
-        card = card_of(engine, recipe, reader, _called(given, kept), *told)
+        told = _called(given, kept), source.sha256, source.bytes, before
+        card = card_of(engine, recipe, reader, *told, "int8" if packed else "exact")
         card = shop.save(name, reader.state(), card, replace=given["replace"] or kept is not None)
     clock.append(time.perf_counter())
     if given["json"]:

@@ -1,4 +1,4 @@
-"""What reading looks like on a terminal: a bar while it lasts, a line when it is done; tables and documents."""
+"""What a terminal shows: a bar while a text is read, a line when it is done, tables, documents."""
 
 from __future__ import annotations
 

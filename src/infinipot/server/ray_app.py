@@ -21,7 +21,6 @@ from infinipot.engine import Engine, open_engine
 from infinipot.errors import ConfigError
 from infinipot.recipes.recipe import Recipe
 from infinipot.server.lifecycle import build_app
-from infinipot.server.scheduler.prompts import format_of
 from infinipot.server.settings import Settings
 from infinipot.store import open_store
 
@@ -33,7 +32,7 @@ def build(settings: Settings) -> tuple[Engine, Recipe]:
     """Load the model of the settings, and the recipe it is served with."""
     recipe = Recipe.named(settings.recipe, capacity=settings.capacity)
     engine = open_engine(settings.model, settings.device, settings.dtype)
-    return engine, replace(recipe, format=format_of(engine.tokenizer, settings.format))
+    return engine, replace(recipe, format=settings.format or engine.dialogue_format)
 
 
 def make_app(variables: Mapping[str, str]) -> FastAPI:

@@ -19,6 +19,7 @@ from infinipot.models.catalog import DEFAULT_MODEL
 from infinipot.recipes.option import Option
 from infinipot.recipes.options import DEVICE, DIALOGUE, DTYPE, FORMAT, MODEL
 from infinipot.server.keys import Keys, listed
+from infinipot.text.tokenizer import Format
 
 MIB = 2**20
 PREFIX = "INFINIPOT_"
@@ -40,7 +41,7 @@ class Settings:
     model: str = _set(DEFAULT_MODEL, POTS, MODEL.help, short="m")
     recipe: str = _set("infinipot", POTS, "Method that bounds memory.", short="r")
     capacity: int = _set(DEFAULT_CAPACITY, POTS, "KV entries per layer and head of a pot.")
-    format: str | None = _set(None, POTS, FORMAT.help, choices=FORMAT.choices, shown=DIALOGUE)
+    format: Format | None = _set(None, POTS, FORMAT.help, choices=FORMAT.choices, shown=DIALOGUE)  # noqa: RUF009
     slots: int = _set(2, POTS, "Requests served at the same time.", least=1)
     conversations: int = _set(2, POTS, "Conversations kept for their next turn, beside the slots.", least=0)
     queue: int = _set(32, POTS, "Requests that may wait; more get 429.", least=0)
@@ -56,7 +57,7 @@ class Settings:
     max_tokens: int = _set(16_384, BOUNDS, "Tokens of an answer.", least=1)
     idle_s: float = _set(30.0, BOUNDS, "Seconds until a client that stops sending is let go.", least=0.01)
     drain_s: float = _set(30.0, BOUNDS, "Seconds that running requests get at the end.", least=0)
-    spool: Path = _set(TEMPORARY, BOUNDS, "Folder for uploads on their way.", shown="the system's own")
+    spool: Path = _set(TEMPORARY, BOUNDS, "Folder for uploads on their way.", shown="the system's own")  # noqa: RUF009
 
     def __post_init__(self) -> None:
         for name, option in _DECLARED.items():

@@ -17,7 +17,7 @@ import torch
 from typer.testing import CliRunner
 
 import toy_eval
-from infinipot.cli import options
+from infinipot.cli import given
 from infinipot.cli.main import app
 from infinipot.errors import InfiniPotError
 from infinipot.eval.folder import read_manifest, read_rows
@@ -29,7 +29,7 @@ SMALL = ["--capacity", "160,192", "--catalyst", "Say it again", "--lengths", "40
 def _toy(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[None]:
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
-    monkeypatch.setattr(options, "open_engine", lambda *_, **__: toy_eval.engine())
+    monkeypatch.setattr(given, "open_engine", lambda *_, **__: toy_eval.engine())
     monkeypatch.chdir(tmp_path)
     yield
     torch.set_num_threads(threads)
@@ -109,13 +109,13 @@ def test_errors_and_bad_rows_are_told_at_the_end(tmp_path: Path) -> None:
     [
         (["eval", "pasky"], "did you mean 'passkey'?"),
         (["eval", "passkey", "-r", "infinipto"], "did you mean 'infinipot'?"),
-        (["eval", "passkey", "--capacity", "many"], "--capacity has 'many'; use sizes such as 2048 or 4k"),
-        (["eval", "passkey", "--keep", "2.5"], "--keep has '2.5'"),
+        (["eval", "passkey", "--capacity", "many"], "capacity is 'many': use a whole number such as 2048 or 4k"),
+        (["eval", "passkey", "--keep", "2.5"], "keep is '2.5'"),
         (["eval", "passkey", "--set", "heavy"], "'heavy' is no setting"),
         (["eval", "passkey", "--set", "heavy=4"], "unknown setting of recipe 'infinipot' 'heavy'"),
         (["eval", "passkey", "--catalyst", "generl"], "did you mean 'general'?"),
-        (["eval", "passkey", "--engine", "spark"], "unknown engine 'spark'; use here or ray"),
-        (["eval", "passkey", "--workers", "2"], "are for --engine ray"),
+        (["eval", "passkey", "--engine", "spark"], "unknown engine 'spark': use here or ray"),
+        (["eval", "passkey", "--workers", "2"], "is for `engine` ray"),
         (["eval", "longbench", "--data", "nowhere"], "there is no folder nowhere"),
         (
             ["eval", "passkey", "--capacity", "16", "--lengths", "400"],
@@ -134,10 +134,10 @@ def test_what_cannot_work_is_one_line(words: list[str], says: str) -> None:
 def test_ctrl_c_leaves_a_run_that_goes_on(tmp_path: Path) -> None:
     script = (
         "import sys, toy_eval\n"
-        "from infinipot.cli import main, options\n"
+        "from infinipot.cli import main, given\n"
         "from infinipot.eval.tasks.passkey import PasskeyTask\n"
         "import time\n"
-        "options.open_engine = lambda *_, **__: toy_eval.engine()\n"
+        "given.open_engine = lambda *_, **__: toy_eval.engine()\n"
         "PasskeyTask.score = lambda *_: time.sleep(0.1) or 0.0\n"
         "main.run()\n"
     )

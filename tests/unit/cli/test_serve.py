@@ -11,6 +11,7 @@ import pytest
 from typer.testing import CliRunner
 
 from infinipot.cli import serve as command
+from infinipot.cli.expand import Given
 from infinipot.cli.main import app
 from infinipot.errors import ConfigError
 from infinipot.server.settings import Settings
@@ -20,7 +21,7 @@ from infinipot.server.settings import Settings
 def served(monkeypatch: pytest.MonkeyPatch) -> list[Settings]:
     """What would have been served."""
     found: list[Settings] = []
-    monkeypatch.setattr(command, "_run", found.append)
+    monkeypatch.setattr(command, "run_server", lambda settings, given: found.append(settings))
     return found
 
 
@@ -125,5 +126,5 @@ def test_an_open_door_is_warned_of_before_anything_is_loaded(
     monkeypatch.setattr(running, "listen", taken)
     monkeypatch.setattr(logging, "basicConfig", lambda **_: None)
     with pytest.raises(ConfigError, match="enough"):
-        command._run(Settings(model="toy", host="0.0.0.0"))
+        command.run_server(Settings(model="toy", host="0.0.0.0"), Given({}))
     assert "ANYONE who can reach 0.0.0.0" in caplog.text

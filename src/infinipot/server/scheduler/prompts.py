@@ -11,23 +11,11 @@ from array import array
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from infinipot.errors import ConfigError
 from infinipot.server.scheduler.requests import Message
 from infinipot.text.tokenizer import Format, Tokenizer
 
 QUESTION = 400  # characters of a message, from its end, that a catalyst takes for the question
 BLOCK = 4096  # ids handed over at once
-
-
-def format_of(tokenizer: Tokenizer, wanted: str) -> Format:
-    """Return the wanted format of prompts; without a wish, chat where the model has a template for it."""
-    if wanted:
-        return "chat" if wanted == "chat" else "plain"
-    try:
-        tokenizer.frame("chat")
-    except ConfigError:
-        return "plain"
-    return "chat"
 
 
 @dataclass(frozen=True)
