@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 import torch
 
+import commands
 import infinipot
 from infinipot.engine import Engine, open_engine
 from infinipot.eval.tasks.logbook import logbook
@@ -76,3 +77,13 @@ def test_all_is_sorted_and_importable() -> None:
     assert all(getattr(infinipot, name) for name in infinipot.__all__)
     with pytest.raises(AttributeError):
         _ = infinipot.nothing
+
+
+def test_a_talk_about_a_line_answers(tmp_path: Path) -> None:
+    """The plain format, which measures better for long readings, makes this model end at a question."""
+    path = tmp_path / "small.txt"
+    path.write_text("The captain of the ship Aurora is called Marta Lindqvist.\n")
+    words = ("chat", "--file", str(path), "--device", "cpu", "--max-new-tokens", "24")
+    done = commands.run(*words, stdin=b"Who is the captain of the ship?\n")
+    assert done.returncode == 0, done.stderr
+    assert b"Marta Lindqvist" in done.stdout

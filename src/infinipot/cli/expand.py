@@ -18,6 +18,7 @@ from infinipot.errors import OPTION
 from infinipot.recipes.option import Option
 
 Command = Callable[..., None]
+_known = {"question", "out"}  # every option of every command; these are not declared
 
 
 @dataclass(frozen=True)
@@ -37,6 +38,8 @@ class Given:
 
 def with_options(*options: Option) -> Callable[[Command], Command]:
     """Give a command these options; the command receives their checked values as `given`."""
+
+    _known.update(option.name for option in options)
 
     def decorate(command: Command) -> Command:
         hints = get_type_hints(command, include_extras=True)
@@ -66,8 +69,8 @@ def with_options(*options: Option) -> Callable[[Command], Command]:
 
 
 def flag(name: str) -> str:
-    """Return how the command line spells an option."""
-    return f"--{name.replace('_', '-')}"
+    """Return how the command line spells an option; a name that is no option stays in backticks."""
+    return f"--{name.replace('_', '-')}" if name in _known else f"`{name}`"
 
 
 def _typed(ctx: typer.Context, name: str) -> bool:

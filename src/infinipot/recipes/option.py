@@ -49,8 +49,9 @@ class Option:
     def listed(self, group: str) -> Option:
         """Return the same option where a grid takes several values: one text with commas between."""
         default = None if self.default is None else str(self.default)
-        plain = replace(self, kind=str, default=default, group=group, choices=(), metavar="LIST")
-        return replace(plain, least=None, most=None)
+        told = f"{self.help.removesuffix('.')}, or their share: 0.5." if self.share else self.help
+        plain = replace(self, kind=str, default=default, help=told, group=group, metavar="LIST")
+        return replace(plain, choices=(), least=None, most=None)
 
     def check(self, value: Any) -> None:
         """Refuse a value outside of the bounds or choices, naming what works."""
