@@ -23,30 +23,6 @@ def pot_object(name: str, card: Card) -> dict[str, Any]:
     return {"id": name, "object": "pot", **known, "recipe": dict(card.recipe)}
 
 
-def usage_object(usage: Usage) -> dict[str, Any]:
-    """Return true counts: what was known before is part of the prompt, and said to be."""
-    return {
-        "prompt_tokens": usage.prompt,
-        "completion_tokens": usage.completion,
-        "total_tokens": usage.prompt + usage.completion,
-        "prompt_tokens_details": {"cached_tokens": usage.cached},
-    }
-
-
-def progress_object(reading: Reading) -> dict[str, Any]:
-    """Return llama.cpp's prompt progress, with where the pot stands beside it."""
-    step = reading.progress
-    return {
-        "prompt_progress": {
-            "total": reading.total,
-            "cache": reading.cached,
-            "processed": reading.processed,
-            "time_ms": round(reading.seconds * 1000),
-        },
-        "pot": {"fill": step.fill, "capacity": step.capacity, "cycles": step.cycles},
-    }
-
-
 def reading_object(reading: Reading, bytes_total: int) -> dict[str, Any]:
     """Return how far the reading of a file is."""
     step = reading.progress
@@ -61,39 +37,49 @@ def reading_object(reading: Reading, bytes_total: int) -> dict[str, Any]:
     }
 
 
+def usage_object(usage: Usage) -> dict[str, Any]:
+    """Return true counts: what was known before is part of the prompt, and said to be."""
+    return {
+        "prompt_tokens": usage.prompt,
+        "completion_tokens": usage.completion,
+        "total_tokens": usage.prompt + usage.completion,
+        "prompt_tokens_details": {"cached_tokens": usage.cached},
+    }
+
+
 class Answer:
     """One answer's objects, whole or in chunks; `chat` chooses between OpenAI's two families."""
 
     def __init__(self, model: str, chat: bool) -> None:
         self.chat = chat
-        self._kinds = (
-            ("chat.completion", "chat.completion.chunk") if chat else ("text_completion", "text_completion")
-        )
         self._id = f"{'chatcmpl' if chat else 'cmpl'}-{secrets.token_hex(12)}"
         self._about = {"created": int(time.time()), "model": model}
 
     def whole(self, text: str, end: Answered) -> dict[str, Any]:
         """Return the answer in one piece."""
         content = {"message": {"role": "assistant", "content": text}} if self.chat else {"text": text}
-        return self._object(0, content, end.finish) | {"usage": usage_object(end.usage)}
+        return self._object("chat.completion", content, end.finish) | {"usage": usage_object(end.usage)}
 
-    def chunk(
-        self, text: str | None = None, first: bool = False, finish: str | None = None
-    ) -> dict[str, Any]:
-        """Return a part of the answer, its beginning, or its end."""
-        if not self.chat:
-            return self._object(1, {"text": text or ""}, finish)
-        delta = ({"role": "assistant"} if first else {}) | ({} if text is None else {"content": text})
-        return self._object(1, {"delta": delta}, finish)
+    def chunk(self, text: str | None = None, finish: str | None = None, **delta: str) -> dict[str, Any]:
+        """Return a part of the answer, or its end."""
+        delta |= {} if text is None else {"content": text}
+        content = {"delta": delta} if self.chat else {"text": text or ""}
+        return self._object("chat.completion.chunk", content, finish)
 
     def progress(self, reading: Reading) -> dict[str, Any]:
-        """Return a chunk that says how far reading is."""
-        return self.chunk() | progress_object(reading)
+        """Return a chunk with llama.cpp's prompt progress, and where the pot stands beside it."""
+        step = reading.progress
+        progress = {"total": reading.total, "cache": reading.cached, "processed": reading.processed}
+        return self.chunk() | {
+            "prompt_progress": {**progress, "time_ms": round(reading.seconds * 1000)},
+            "pot": {"fill": step.fill, "capacity": step.capacity, "cycles": step.cycles},
+        }
 
     def usage(self, usage: Usage) -> dict[str, Any]:
         """Return the last chunk of a stream that was asked for its usage."""
         return self.chunk() | {"choices": [], "usage": usage_object(usage)}
 
-    def _object(self, chunk: int, content: dict[str, Any], finish: str | None) -> dict[str, Any]:
+    def _object(self, kind: str, content: dict[str, Any], finish: str | None) -> dict[str, Any]:
         choice = {"index": 0, **content, "logprobs": None, "finish_reason": finish}
-        return {"id": self._id, "object": self._kinds[chunk], **self._about, "choices": [choice]}
+        kind = kind if self.chat else "text_completion"
+        return {"id": self._id, "object": kind, **self._about, "choices": [choice]}

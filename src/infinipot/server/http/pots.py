@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncGenerator, AsyncIterator, Callable
+from collections.abc import Callable, Iterator
 from contextlib import AsyncExitStack
 from dataclasses import asdict
 from typing import Annotated, Any, TypeVar
@@ -17,9 +17,9 @@ from infinipot.errors import StoreError
 from infinipot.server.http.errors import ApiError
 from infinipot.server.http.objects import pot_object, reading_object
 from infinipot.server.http.service import Pots, Served, Service, Tenant, require, unless_gone
-from infinipot.server.http.sse import SSE, Sent, error_object, sent, stream
+from infinipot.server.http.sse import SSE, Sent, sent, stream
 from infinipot.server.http.uploads import UPLOAD, exported, received
-from infinipot.server.scheduler.requests import Event, FaultError, Kept, Reading, ReadIntoPot
+from infinipot.server.scheduler.requests import Event, Kept, Reading, ReadIntoPot
 from infinipot.store import Card, PotStore
 from infinipot.store.names import check
 
@@ -149,31 +149,19 @@ async def _read(request: Request, service: Service, streamed: bool, wanted: dict
     async with AsyncExitStack() as stack:
         text = await stack.enter_async_context(received(request, service, text=True))
         handle = service.submit(ReadIntoPot(file=text.path, sha256=text.sha256, bytes=text.bytes, **wanted))
-        if streamed or "text/event-stream" in request.headers.get("accept", ""):
-            answer = await stream(service, handle, lambda events: _steps(events, text.bytes))
-            answer.status_code, answer.after = 201, stack.pop_all().aclose  # the file is still being read
-            return answer
-        return JSONResponse(await unless_gone(request, _kept(service.events(handle))), 201)
+        if not streamed and "text/event-stream" not in request.headers.get("accept", ""):
+            _, kept = await unless_gone(request, service.outcome(handle, Kept))
+            return JSONResponse(pot_object(kept.name, kept.card), 201)
 
-
-async def _kept(events: AsyncIterator[Event]) -> dict[str, Any]:
-    async for event in events:
-        if isinstance(event, Kept):
-            return pot_object(event.name, event.card)
-    raise FaultError("reading ended early: send the text again")
-
-
-async def _steps(events: AsyncIterator[Event], bytes_total: int) -> AsyncGenerator[Sent, None]:
-    try:
-        async for event in events:
+        def render(event: Event) -> Iterator[Sent]:
             if isinstance(event, Reading):
-                yield sent(reading_object(event, bytes_total), "progress")
+                yield sent(reading_object(event, text.bytes), "progress")
             elif isinstance(event, Kept):
                 yield sent(pot_object(event.name, event.card), "done")
-                return
-        raise FaultError("reading ended early: send the text again")
-    except Exception as error:
-        yield sent(error_object(error), "error")
+
+        answer = await stream(service, handle, render, [], error_name="error")
+        answer.status_code, answer.after = 201, stack.pop_all().aclose  # the file is still being read
+        return answer
 
 
 def _check_type(request: Request) -> None:

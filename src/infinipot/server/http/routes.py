@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, AsyncIterator
+from collections.abc import Iterator
 from typing import Any
 
 from fastapi import APIRouter, Request
@@ -13,13 +13,12 @@ from starlette.responses import JSONResponse, Response
 from infinipot.server.http.objects import Answer, model_object
 from infinipot.server.http.schema import AnswerBody, ChatBody, CompletionBody
 from infinipot.server.http.service import Pots, Served, Service, Tenant, require, unless_gone
-from infinipot.server.http.sse import SSE, Sent, error_object, sent, stream
+from infinipot.server.http.sse import SSE, Sent, sent, stream
 from infinipot.server.scheduler.requests import (
     Answered,
     ChatRequest,
     CompletionRequest,
     Event,
-    FaultError,
     Piece,
     Reading,
 )
@@ -95,41 +94,22 @@ async def _answered(
 ) -> Response:
     answer = Answer(service.model, chat=isinstance(wanted, ChatRequest))
     handle = service.submit(wanted)
-    if asked.stream:
-        return await stream(service, handle, lambda events: _chunks(events, asked, answer))
-    return JSONResponse(await unless_gone(request, _whole(service.events(handle), answer)))
-
-
-async def _whole(events: AsyncIterator[Event], answer: Answer) -> dict[str, Any]:
-    text: list[str] = []
-    async for event in events:
-        if isinstance(event, Piece):
-            text.append(event.text)
-        elif isinstance(event, Answered):
-            return answer.whole("".join(text), event)
-    raise FaultError("the answer ended early: ask again")
-
-
-async def _chunks(
-    events: AsyncIterator[Event], asked: AnswerBody, answer: Answer
-) -> AsyncGenerator[Sent, None]:
-    """An answer as the data of a stream; its errors too, since the status has been sent."""
+    if not asked.stream:
+        text, end = await unless_gone(request, service.outcome(handle, Answered))
+        return JSONResponse(answer.whole(text, end))
     wants_usage = asked.stream_options is not None and asked.stream_options.include_usage
     usage = {"usage": None} if wants_usage else {}
-    if answer.chat:
-        yield sent({**answer.chunk("", first=True), **usage})
-    try:
-        async for event in events:
-            if isinstance(event, Reading) and asked.return_progress:
-                yield sent({**answer.progress(event), **usage})
-            elif isinstance(event, Piece):
-                yield sent({**answer.chunk(event.text), **usage})
-            elif isinstance(event, Answered):
-                yield sent({**answer.chunk(finish=event.finish), **usage})
-                if wants_usage:
-                    yield sent(answer.usage(event.usage))
-                yield {"data": "[DONE]"}
-                return
-        raise FaultError("the answer ended early: ask again")
-    except Exception as error:
-        yield sent(error_object(error))
+
+    def render(event: Event) -> Iterator[Sent]:
+        if isinstance(event, Reading) and asked.return_progress:
+            yield sent(answer.progress(event) | usage)
+        elif isinstance(event, Piece):
+            yield sent(answer.chunk(event.text) | usage)
+        elif isinstance(event, Answered):
+            yield sent(answer.chunk(finish=event.finish) | usage)
+            if wants_usage:
+                yield sent(answer.usage(event.usage))
+            yield {"data": "[DONE]"}
+
+    opening = [sent(answer.chunk("", role="assistant") | usage)] if answer.chat else []
+    return await stream(service, handle, render, opening)

@@ -76,6 +76,16 @@ class Service:
         self.check_open()
         return self.scheduler.submit(request)
 
+    async def outcome(self, handle: requests.RequestHandle, kind: type[T]) -> tuple[str, T]:
+        """Return the text and the last event of a request."""
+        text: list[str] = []
+        async for event in self.events(handle):
+            if isinstance(event, requests.Piece):
+                text.append(event.text)
+            elif isinstance(event, kind):
+                return "".join(text), event
+        raise requests.FaultError("the request ended early: send it again")
+
     async def events(self, handle: requests.RequestHandle) -> AsyncGenerator[requests.Event, None]:
         """Yield what comes of a request; a caller who stops listening gives the request up."""
         metrics = RequestMetrics(self.metrics)

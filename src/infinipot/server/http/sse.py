@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable
 from contextlib import suppress
 from typing import Any
 
@@ -24,7 +24,8 @@ PEEK_S = 1.0  # how long a stream waits for its first event: an error then still
 SSE = {"text/event-stream": {"schema": {"type": "string"}}}  # for the OpenAPI document
 
 Sent = dict[str, str]  # "data", and "event" where it has a name
-Render = Callable[[AsyncIterator[Event]], AsyncGenerator[Sent, None]]
+First = asyncio.Future[Event | None]
+Render = Callable[[Event], Iterable[Sent]]
 
 
 def sent(data: dict[str, Any], event: str | None = None) -> Sent:
@@ -32,17 +33,16 @@ def sent(data: dict[str, Any], event: str | None = None) -> Sent:
     return {"data": json.dumps(data)} | ({} if event is None else {"event": event})
 
 
-def error_object(error: Exception) -> dict[str, Any]:
-    """Return an error as its caller may see it; what is not the caller's doing goes to the log."""
-    if not isinstance(error, InfiniPotError):
-        errors.log.error("a stream failed", exc_info=error)
-    return errors.body(errors.refusal(error))
-
-
-async def stream(service: Service, handle: RequestHandle, render: Render) -> EventStream:
-    """Return a request's events as a stream, or raise what went wrong before there were any."""
+async def stream(
+    service: Service,
+    handle: RequestHandle,
+    render: Render,
+    opening: list[Sent],
+    error_name: str | None = None,
+) -> EventStream:
+    """Return a request's events as a stream after its opening, or raise what went wrong before any came."""
     events = service.events(handle)
-    first = asyncio.ensure_future(anext(events, None))
+    first: First = asyncio.ensure_future(anext(events, None))
     try:
         await asyncio.wait({first}, timeout=PEEK_S)
         if first.done():
@@ -51,18 +51,29 @@ async def stream(service: Service, handle: RequestHandle, render: Render) -> Eve
         first.cancel()
         handle.cancel()
         raise
-    return EventStream(render(_resumed(first, events)), handle, first)
+    return EventStream(_content(opening, first, events, render, error_name), handle, first)
 
 
-async def _resumed(
-    first: asyncio.Future[Event | None], events: AsyncGenerator[Event, None]
-) -> AsyncGenerator[Event, None]:
-    event = await first
+async def _content(
+    opening: list[Sent],
+    first: First,
+    events: AsyncGenerator[Event, None],
+    render: Render,
+    error_name: str | None,
+) -> AsyncGenerator[Sent, None]:
+    """Yield what is sent; errors too, since the status has been sent before them."""
     try:
-        if event is not None:
-            yield event
-        async for event in events:
-            yield event
+        for one in opening:
+            yield one
+        event = await first
+        while event is not None:
+            for one in render(event):
+                yield one
+            event = await anext(events, None)
+    except Exception as error:
+        if not isinstance(error, InfiniPotError):
+            errors.log.error("a stream failed", exc_info=error)
+        yield sent(errors.body(errors.refusal(error)), error_name)
     finally:
         await events.aclose()
 
@@ -70,9 +81,7 @@ async def _resumed(
 class EventStream(EventSourceResponse):
     """A stream that gives its request up, however it ends: also before its first byte was sent."""
 
-    def __init__(
-        self, content: AsyncGenerator[Sent, None], handle: RequestHandle, first: asyncio.Future[Event | None]
-    ) -> None:
+    def __init__(self, content: AsyncGenerator[Sent, None], handle: RequestHandle, first: First) -> None:
         super().__init__(
             content,
             ping=KEEP_ALIVE_S,

@@ -10,30 +10,15 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Generator, Iterator
 from concurrent.futures import Future
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 from infinipot.errors import ConfigError, InputError
 from infinipot.reading.decode import Voice as Sequence
 from infinipot.reading.progress import TextProgress
 from infinipot.reading.reader import Progress, Reader
-from infinipot.server.scheduler import prompts
+from infinipot.server.scheduler import prompts, requests
 from infinipot.server.scheduler.pot_library import PotLibrary
-from infinipot.server.scheduler.prompts import Prompt
-from infinipot.server.scheduler.requests import (
-    Answered,
-    AnswerOptions,
-    ChatRequest,
-    CompletionRequest,
-    Event,
-    Kept,
-    Message,
-    Piece,
-    Reading,
-    ReadIntoPot,
-    Request,
-    Usage,
-)
 from infinipot.server.scheduler.slots import Slot
 from infinipot.text.detokenize import Detokenizer, Until
 from infinipot.text.files import read_text
@@ -41,19 +26,25 @@ from infinipot.text.tokenizer import Format
 
 T = TypeVar("T")
 Steps = Generator[Future[Any] | Sequence | None, Any, T]
-Handler = Steps[Event]
 
 
-@dataclass(frozen=True)
-class Context:
-    """Where a request is served: its slot, where its events go, and what is the same for all requests."""
+@dataclass(eq=False)
+class Running:
+    """A request being served."""
 
+    handle: requests.RequestHandle
     slot: Slot
     known: int  # first messages that are in the slot's pot already
-    put: Callable[[Event], None]
-    background: Callable[..., Future[Any]]  # runs a function on the disk's thread
     library: PotLibrary
+    version: str  # names the content of the pot that the request is about
     format: Format
+    background: Callable[..., Future[Any]]  # runs a function on the disk's thread
+    started: float = field(default_factory=time.monotonic)
+    sequence: Sequence | None = None  # its answer, once it has begun
+    waits: Future[Any] | None = None  # for the disk
+
+    def __post_init__(self) -> None:
+        self.steps = _handler(self)
 
     @property
     def reader(self) -> Reader:
@@ -65,72 +56,76 @@ class Context:
         """Tokens of a message that are asked as they are, not distilled first."""
         return max(1, self.reader.config.capacity // 4)
 
-
-def serve(context: Context, request: Request, version: str) -> Handler:
-    """Return the steps that serve a request; `version` names the content of the pot it is about."""
-    match request:
-        case ChatRequest():
-            return _chat(context, request, version)
-        case CompletionRequest():
-            return _complete(context, request)
-        case ReadIntoPot():
-            return _read_into_pot(context, request)
+    def state(self) -> dict[str, Any]:
+        """Return what an operator sees of the request."""
+        step = self.reader.progress()
+        numbers = {"tokens_read": step.tokens_read, "fill": step.fill, "cycles": step.cycles}
+        return {"busy": True, "kind": "answering" if self.sequence else "reading", **numbers}
 
 
-def _chat(context: Context, request: ChatRequest, version: str) -> Handler:
+def _handler(running: Running) -> Steps[requests.Event]:
+    match running.handle.request:
+        case requests.ChatRequest() as chat:
+            return _chat(running, chat)
+        case requests.CompletionRequest() as completion:
+            return _complete(running, completion)
+        case requests.ReadIntoPot() as text:
+            return _read_into_pot(running, text)
+
+
+def _chat(running: Running, request: requests.ChatRequest) -> Steps[requests.Event]:
     """Read what is new of a conversation, and answer."""
-    reader, cached = context.reader, context.slot.tokens
+    reader, cached, about = running.reader, running.slot.tokens, request.pot is not None
     _set_question(reader, request.options, request.messages[-1].content)
-    about = request.pot is not None
-    if about and not context.known:
-        reader.restore((yield context.background(context.library.load, request.pot))[0])
+    if about and not running.known:
+        reader.restore((yield running.background(running.library.load, request.pot))[0])
     prompt = prompts.conversation(
-        request.messages, reader.tokenizer, context.format, context.known, about, context.longest
+        request.messages, reader.tokenizer, running.format, running.known, about, running.longest
     )
-    answer, answered = yield from _answer(context, prompt, cached, request.options)
+    answer, answered = yield from _answer(running, prompt, cached, request.options)
     if request.keep and answer is not None:
-        whole = [*request.messages, Message("assistant", answer)]
-        name = prompts.conversation_names(request.tenant, version, whole)[-1]
-        context.slot.release(name, answered.usage.prompt + answered.usage.completion)
+        whole = [*request.messages, requests.Message("assistant", answer)]
+        name = prompts.conversation_names(request.tenant, running.version, whole)[-1]
+        running.slot.release(name, answered.usage.prompt + answered.usage.completion)
     return answered
 
 
-def _complete(context: Context, request: CompletionRequest) -> Handler:
+def _complete(running: Running, request: requests.CompletionRequest) -> Steps[requests.Event]:
     """Read a text, and go on from its end."""
-    _set_question(context.reader, request.options, request.text)
-    prompt = prompts.continuation(request.text, context.reader.tokenizer, context.format, context.longest)
-    return (yield from _answer(context, prompt, 0, request.options))[1]
+    _set_question(running.reader, request.options, request.text)
+    prompt = prompts.continuation(request.text, running.reader.tokenizer, running.format, running.longest)
+    return (yield from _answer(running, prompt, 0, request.options))[1]
 
 
-def _read_into_pot(context: Context, request: ReadIntoPot) -> Handler:
+def _read_into_pot(running: Running, request: requests.ReadIntoPot) -> Steps[requests.Event]:
     """Read a file into a pot that is kept; the pot's name is held from the first step to the last."""
-    reader, library, before = context.reader, context.library, None
+    reader, library, before = running.reader, running.library, None
     reader.set_question(catalyst=request.catalyst)
     try:
-        yield context.background(library.hold, request)
+        yield running.background(library.hold, request)
         if request.append:
-            state, before = yield context.background(library.load, request.name)
+            state, before = yield running.background(library.load, request.name)
             reader.restore(state)
             del state
         known = reader.tokens_read
         text = TextProgress(reader.tokenizer, _pieces(request), size=lambda piece: len(piece.encode()))
         for step in reader.reading_tokens(text.tokens()):
             done = text.read(step.tokens_read - known)
-            context.put(Reading(step, step.tokens_read, known, None, step.seconds, done))
+            running.handle.put(requests.Reading(step, step.tokens_read, known, None, step.seconds, done))
             yield None
-        card = yield context.background(library.save, request, reader, before)
+        card = yield running.background(library.save, request, reader, before)
     finally:
-        context.background(library.let_go, request)
-    return Kept(card, request.name)
+        running.background(library.let_go, request)
+    return requests.Kept(card, request.name)
 
 
-def _pieces(request: ReadIntoPot) -> Iterator[str]:
+def _pieces(request: requests.ReadIntoPot) -> Iterator[str]:
     if request.append:
         yield "\n\n"
     yield from read_text(request.file)
 
 
-def _set_question(reader: Reader, options: AnswerOptions, text: str) -> None:
+def _set_question(reader: Reader, options: requests.AnswerOptions, text: str) -> None:
     """Take the catalyst for this text's question, or the general one where that would not fit."""
     try:
         reader.set_question(prompts.question(text), options.catalyst, framed=False)
@@ -139,18 +134,17 @@ def _set_question(reader: Reader, options: AnswerOptions, text: str) -> None:
 
 
 def _answer(
-    context: Context, prompt: Prompt, cached: int, options: AnswerOptions
-) -> Steps[tuple[str | None, Answered]]:
+    running: Running, prompt: prompts.Prompt, cached: int, options: requests.AnswerOptions
+) -> Steps[tuple[str | None, requests.Answered]]:
     """Read the prompt, then answer; return the answer, if a conversation can go on from it, and the end."""
-    reader, started, wanted = context.reader, time.perf_counter(), options.generation
+    reader, wanted, put = running.reader, options.generation, running.handle.put
     if not prompt.tail:
         raise InputError("there is nothing to answer: send some text")
     reader.require(len(prompt.tail), wanted.max_new_tokens)
-    before = reader.tokens_read
+    started, before, total = time.perf_counter(), reader.tokens_read, cached + prompt.total
 
     def tell(step: Progress, done: int) -> None:
-        seconds = time.perf_counter() - started
-        context.put(Reading(step, cached + done, cached, cached + prompt.total, seconds))
+        put(requests.Reading(step, cached + done, cached, total, time.perf_counter() - started))
 
     tell(reader.progress(), 0)
     for step in reader.reading_tokens(prompt.blocks()):
@@ -161,18 +155,17 @@ def _answer(
         raise InputError("the model's numbers overflow on this text or pot: ask otherwise, or read it again")
     tell(reader.progress(), prompt.total)
     text = Until(Detokenizer(reader.tokenizer), (*options.stops, *reader.frame.stop_strings))
-    pieces: list[str] = []
-    count = 0
+    pieces, count = list[str](), 0
+
+    def give(piece: str) -> None:
+        if piece:
+            pieces.append(piece)
+            put(requests.Piece(piece))
+
     while count < wanted.max_new_tokens and not text.stopped and (token := (yield sequence)) is not None:
         count += 1
-        _put(context, text.push(token), pieces)
-    _put(context, text.flush(), pieces)
+        give(text.push(token))
+    give(text.flush())
     ended = text.stopped or count < wanted.max_new_tokens
-    usage = Usage(cached + prompt.total, cached, count)
-    return None if text.stopped else "".join(pieces), Answered("stop" if ended else "length", usage)
-
-
-def _put(context: Context, piece: str, pieces: list[str]) -> None:
-    if piece:
-        pieces.append(piece)
-        context.put(Piece(piece))
+    usage = requests.Usage(total, cached, count)
+    return None if text.stopped else "".join(pieces), requests.Answered("stop" if ended else "length", usage)

@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
 
+from infinipot.common.out_of_memory import out_of_memory
 from infinipot.errors import InfiniPotError
 from infinipot.reading.reader import Progress
 from infinipot.reading.sampling import Generation
 from infinipot.store import Card
 
 Role = Literal["system", "user", "assistant"]
+log = logging.getLogger("infinipot.server")
 
 
 class BusyError(InfiniPotError):
@@ -27,6 +30,22 @@ class BusyError(InfiniPotError):
 
 class FaultError(InfiniPotError):
     """The server's fault, not the caller's: out of memory, or an error of its own."""
+
+
+def error_for_caller(error: BaseException) -> Exception:
+    """Return what a caller is told of an error: of the server's own no details, which go to the log.
+
+    What is no `Exception` ends the scheduler.
+    """
+    if isinstance(error, InfiniPotError):
+        return error
+    if not isinstance(error, Exception):
+        raise error
+    if out_of_memory(error):
+        log.error("out of memory: %s", (str(error).splitlines() or [""])[0])
+        return FaultError("out of memory while serving this request: send less, or try again later")
+    log.error("a request failed", exc_info=error)
+    return FaultError("an error of the server's own while serving this request: see its log")
 
 
 @dataclass(frozen=True)

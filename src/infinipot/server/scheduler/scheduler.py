@@ -24,21 +24,12 @@ from infinipot.reading.held_words import Word
 from infinipot.reading.sampling import Generation
 from infinipot.reading.session import BLOCK
 from infinipot.recipes.recipe import Recipe
-from infinipot.server.scheduler import handlers
-from infinipot.server.scheduler.handlers import Context
+from infinipot.server.scheduler import requests
+from infinipot.server.scheduler.handlers import Running
 from infinipot.server.scheduler.memory_bound import MemoryBound
 from infinipot.server.scheduler.pot_library import PotLibrary, tenant_store
 from infinipot.server.scheduler.prompts import conversation_names
-from infinipot.server.scheduler.requests import (
-    BusyError,
-    ChatRequest,
-    Event,
-    FaultError,
-    ReadIntoPot,
-    Request,
-    RequestHandle,
-)
-from infinipot.server.scheduler.running import Running, error_for_caller
+from infinipot.server.scheduler.requests import BusyError, FaultError, RequestHandle, error_for_caller
 from infinipot.server.scheduler.slots import Slots
 from infinipot.store import PotStore
 
@@ -107,9 +98,9 @@ class Scheduler:
             self._thread.join(timeout=10)
         self._disk.shutdown(wait=False, cancel_futures=True)
 
-    def submit(self, request: Request) -> RequestHandle:
+    def submit(self, request: requests.Request) -> RequestHandle:
         """Accept a request, or say why not: called from an event loop."""
-        if isinstance(request, ReadIntoPot):
+        if isinstance(request, requests.ReadIntoPot):
             catalyst_text(request.catalyst)
         else:
             catalyst_text(request.options.catalyst, "")
@@ -207,7 +198,7 @@ class Scheduler:
                 result, running.waits = running.waits.result, None
                 self._advance(running, result)
             elif running.sequence is None and running.waits is None:
-                self._advance(running)
+                self._advance(running, lambda: None)
         self._decode()
 
     def _drop_cancelled(self) -> None:
@@ -218,39 +209,36 @@ class Scheduler:
 
     def _admit(self) -> None:
         while self._queue and len(self._running) < self.slots.at_once:
-            handle = self._queue[0]
-            running = None if handle.cancelled else self._begin(handle)
+            handle, running = self._queue[0], None
+            try:
+                running = None if handle.cancelled else self._begin(handle)
+            except Exception as error:
+                handle.put(error_for_caller(error))
             with self._change:  # a request is in one of both at any moment, so that none is forgotten
                 self._queue.popleft()
                 if running is not None:
                     self._running.append(running)
 
-    def _begin(self, handle: RequestHandle) -> Running | None:
+    def _begin(self, handle: RequestHandle) -> Running:
         request, version = handle.request, ""
-        library = self.library(request.tenant)
-        names: list[str] = []
-        try:
-            if isinstance(request, ChatRequest):
-                version = library.version(request.pot) if request.pot is not None else ""
-                names = conversation_names(request.tenant, version, request.messages)
-        except Exception as error:
-            handle.put(error_for_caller(error))
-            return None
+        library, names = self.library(request.tenant), list[str]()
+        if isinstance(request, requests.ChatRequest):
+            version = library.version(request.pot) if request.pot is not None else ""
+            names = conversation_names(request.tenant, version, request.messages)
         slot, known = self.slots.take(names)
-        context = Context(slot, known, handle.put, self.background, library, self.recipe.format)
-        return Running(handle, slot, handlers.serve(context, request, version), time.monotonic())
+        return Running(handle, slot, known, library, version, self.recipe.format, self.background)
 
     def _set_blocks(self) -> None:
         """Read in small parts where a chunk takes seconds and a caller waits for the next token."""
         if self.engine.model.device.type == "cpu":
             answering = any(running.sequence for running in self._running)
             for running in self._running:
-                running.slot.reader.block = SMALL if answering else BLOCK
+                running.reader.block = SMALL if answering else BLOCK
 
-    def _advance(self, running: Running, given: Callable[[], Any] | None = None) -> None:
+    def _advance(self, running: Running, given: Callable[[], Any]) -> None:
         """Take one step of a handler, with what it was waiting for."""
         try:
-            wanted = running.handler.send(given()) if given else next(running.handler)
+            wanted = running.steps.send(given())
         except StopIteration as last:
             self._end(running, last.value)
         except BaseException as error:
@@ -277,9 +265,9 @@ class Scheduler:
         for sequence, token in tokens:
             self._advance(answering[sequence], lambda token=token: token)  # type: ignore[misc]
 
-    def _end(self, running: Running, last: Event | Exception) -> None:
+    def _end(self, running: Running, last: requests.Event | Exception) -> None:
         """Give a request's slot back, then put its last event."""
-        running.handler.close()
+        running.steps.close()
         if running.sequence is not None:
             self._batch.drop(running.sequence)
         if running.slot.busy:
