@@ -7,12 +7,10 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
-from prometheus_client import CollectorRegistry, Counter, Histogram, generate_latest
-from prometheus_client.core import GaugeMetricFamily, Metric
-from prometheus_client.registry import Collector
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from infinipot.server.scheduler.requests import Answered, Event, Piece, Reading
@@ -32,26 +30,14 @@ GAUGES = {
 State = Callable[[], dict[str, Any]]
 
 
-class SchedulerCollector(Collector):
-    """What the scheduler knows at the moment it is asked."""
-
-    def __init__(self, state: State) -> None:
-        self._state = state
-
-    def collect(self) -> Iterator[Metric]:
-        """Yield a gauge for every number."""
-        state = self._state()
-        for name, help in GAUGES.items():
-            if isinstance(state.get(name), (int, float)):
-                yield GaugeMetricFamily(f"infinipot_{name}", help, value=state[name])
-
-
 class Metrics:
     """Everything that is counted."""
 
     def __init__(self, state: State) -> None:
         self.registry = CollectorRegistry()
-        self.registry.register(SchedulerCollector(state))
+        for name, help in GAUGES.items():  # the scheduler's own numbers, at the moment they are asked for
+            gauge = Gauge(f"infinipot_{name}", help, registry=self.registry)
+            gauge.set_function(lambda name=name: state()[name])  # type: ignore[misc]
 
         def counter(name: str, help: str, *labels: str) -> Counter:
             return Counter(f"infinipot_{name}", help, labels, registry=self.registry)
@@ -61,8 +47,7 @@ class Metrics:
 
         self.requests = counter("requests", "Requests.", "route", "method", "status")
         self.seconds = histogram("request_seconds", "Time of a request.", "route")
-        first = "Time from a request to the first text of its answer."
-        self.first = histogram("first_token_seconds", first)
+        self.first = histogram("first_token_seconds", "Time from a request to the first text of its answer.")
         self.read = counter("tokens_read", "Tokens read.")
         self.cached = counter("tokens_cached", "Tokens known before.")
         self.written = counter("tokens_generated", "Tokens generated.")

@@ -15,7 +15,7 @@ from starlette.responses import JSONResponse, Response
 
 from infinipot.errors import StoreError
 from infinipot.server.http.errors import ApiError
-from infinipot.server.http.objects import pot_object, reading_object
+from infinipot.server.http.schema import pot_object, reading_object
 from infinipot.server.http.service import Pots, Served, Service, Tenant, require, unless_gone
 from infinipot.server.http.sse import SSE, Sent, sent, stream
 from infinipot.server.http.uploads import UPLOAD, exported, received
@@ -159,7 +159,7 @@ async def _read(request: Request, service: Service, streamed: bool, wanted: dict
             elif isinstance(event, Kept):
                 yield sent(pot_object(event.name, event.card), "done")
 
-        answer = await stream(service, handle, render, [], error_name="error")
+        answer = await stream(service, handle, render, [], error="error")
         answer.status_code, answer.after = 201, stack.pop_all().aclose  # the file is still being read
         return answer
 

@@ -10,8 +10,7 @@ from fastapi import APIRouter, Request
 from prometheus_client import CONTENT_TYPE_LATEST
 from starlette.responses import JSONResponse, Response
 
-from infinipot.server.http.objects import Answer, model_object
-from infinipot.server.http.schema import AnswerBody, ChatBody, CompletionBody
+from infinipot.server.http.schema import Answer, AnswerBody, ChatBody, CompletionBody, model_object
 from infinipot.server.http.service import Pots, Served, Service, Tenant, require, unless_gone
 from infinipot.server.http.sse import SSE, Sent, sent, stream
 from infinipot.server.scheduler.requests import (

@@ -21,6 +21,7 @@ from infinipot.store.names import check
 from infinipot.text.files import title
 
 T = TypeVar("T")
+LOOK_S = 0.1  # how often it is looked whether a caller has left
 
 
 class Service:
@@ -126,19 +127,12 @@ async def require(pots: PotStore, name: str) -> None:
 async def unless_gone(request: Request, work: Coroutine[Any, Any, T]) -> T:
     """Return what the work gives; end it when the caller leaves, whose body is all here already."""
     task = asyncio.ensure_future(work)
-    leaving = asyncio.ensure_future(_left(request))
     try:
-        await asyncio.wait({task, leaving}, return_when=asyncio.FIRST_COMPLETED)
-        if not task.done():
-            raise ApiError(499, "the client left")
+        while not (await asyncio.wait({task}, timeout=LOOK_S))[0]:
+            if await request.is_disconnected():
+                raise ApiError(499, "the client left")
         return task.result()
     finally:
-        for each in (task, leaving):
-            each.cancel()
-            with suppress(BaseException):
-                await each
-
-
-async def _left(request: Request) -> None:
-    while (await request.receive())["type"] != "http.disconnect":
-        pass
+        task.cancel()
+        with suppress(BaseException):
+            await task

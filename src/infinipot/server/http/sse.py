@@ -34,13 +34,12 @@ def sent(data: dict[str, Any], event: str | None = None) -> Sent:
 
 
 async def stream(
-    service: Service,
-    handle: RequestHandle,
-    render: Render,
-    opening: list[Sent],
-    error_name: str | None = None,
+    service: Service, handle: RequestHandle, render: Render, opening: list[Sent], error: str | None = None
 ) -> EventStream:
-    """Return a request's events as a stream after its opening, or raise what went wrong before any came."""
+    """Return a request's events as a stream after its opening, or raise what went wrong before any came.
+
+    `error` is the name of an event that says what went wrong later.
+    """
     events = service.events(handle)
     first: First = asyncio.ensure_future(anext(events, None))
     try:
@@ -51,16 +50,12 @@ async def stream(
         first.cancel()
         handle.cancel()
         raise
-    return EventStream(_content(opening, first, events, render, error_name), handle, first)
+    return EventStream(_content(opening, error, first, events, render), handle, first)
 
 
 async def _content(
-    opening: list[Sent],
-    first: First,
-    events: AsyncGenerator[Event, None],
-    render: Render,
-    error_name: str | None,
-) -> AsyncGenerator[Sent, None]:
+    opening: list[Sent], error_name: str | None, first: First, events: AsyncGenerator[Event], render: Render
+) -> AsyncGenerator[Sent]:
     """Yield what is sent; errors too, since the status has been sent before them."""
     try:
         for one in opening:

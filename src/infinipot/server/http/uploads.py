@@ -11,7 +11,6 @@ import hashlib
 import tempfile
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
 
@@ -27,24 +26,36 @@ BLOCK = 2**18  # bytes written at once, away from the event loop
 UPLOAD = "the upload"
 
 
-@dataclass(frozen=True)
 class Upload:
-    """An upload that is all here."""
+    """A file that is being received: hashed, and checked to be UTF-8 where it is a text, as it comes."""
 
-    path: Path
-    sha256: str
-    bytes: int
+    def __init__(self, path: Path, text: bool) -> None:
+        self.path, self.bytes = path, 0
+        self._digest, self._decoder = hashlib.sha256(), Decoder(UPLOAD) if text else None
+
+    @property
+    def sha256(self) -> str:
+        """Digest of what has come."""
+        return self._digest.hexdigest()
+
+    def take(self, file: IO[bytes], data: bytes) -> None:
+        """Write some bytes; none at the end."""
+        if self._decoder is not None:
+            self._decoder.push(data) if data else self._decoder.end()
+        self._digest.update(data)
+        self.bytes += file.write(data)
+        if not data:
+            file.flush()
 
 
 @asynccontextmanager
 async def received(request: Request, service: Service, text: bool) -> AsyncIterator[Upload]:
     """Take in the body; of a text, every byte is checked to be UTF-8 before the next is read."""
     async with _folder(service.settings.spool) as folder:
-        path = folder / "upload"
-        with service.one_upload(), path.open("wb") as file:
-            intake = _Intake(file, Decoder(UPLOAD) if text else None)
-            await _receive(request, intake)
-        yield Upload(path, intake.digest.hexdigest(), intake.size)
+        upload = Upload(folder / "upload", text)
+        with service.one_upload(), upload.path.open("wb") as file:
+            await _receive(request, upload, file)
+        yield upload
 
 
 async def exported(pots: PotStore, name: str, folder: Path) -> Response:
@@ -72,37 +83,17 @@ def _blocks(file: IO[bytes]) -> Iterator[bytes]:
             yield block
 
 
-class _Intake:
-    """Bytes to a file, a digest and a check."""
-
-    def __init__(self, file: IO[bytes], decoder: Decoder | None) -> None:
-        self._file, self._decoder = file, decoder
-        self.digest, self.size = hashlib.sha256(), 0
-
-    def take(self, data: bytes) -> None:
-        if self._decoder is not None:
-            self._decoder.push(data)
-        self.digest.update(data)
-        self._file.write(data)
-        self.size += len(data)
-
-    def end(self) -> None:
-        if self._decoder is not None:
-            self._decoder.end()
-        self._file.flush()
-
-
-async def _receive(request: Request, intake: _Intake) -> None:
+async def _receive(request: Request, upload: Upload, file: IO[bytes]) -> None:
     waiting = bytearray()
     try:
         async for part in request.stream():
             waiting += part
             if len(waiting) >= BLOCK:
-                await asyncio.to_thread(intake.take, bytes(waiting))
+                await asyncio.to_thread(upload.take, file, bytes(waiting))
                 waiting.clear()
         if waiting:
-            await asyncio.to_thread(intake.take, bytes(waiting))
-        await asyncio.to_thread(intake.end)
+            await asyncio.to_thread(upload.take, file, bytes(waiting))
+        await asyncio.to_thread(upload.take, file, b"")
     except ClientDisconnect:
         raise ApiError(499, "the client left before the upload was whole") from None
     except OSError as error:
