@@ -40,10 +40,8 @@ def listen(settings: Settings) -> socket.socket:
     """Take the address before a model is loaded for nothing."""
     where = f"{settings.host or 'any address'}, port {settings.port}"
     try:
-        found = socket.getaddrinfo(
-            settings.host or None, settings.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
-        )
-        family, kind, protocol, _, address = found[0]
+        asked = settings.host or None, settings.port, 0, socket.SOCK_STREAM, 0, socket.AI_PASSIVE
+        family, kind, protocol, _, address = socket.getaddrinfo(*asked)[0]
         taken = socket.socket(family, kind, protocol)
         taken.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         taken.bind(address)
@@ -114,7 +112,6 @@ class Server(uvicorn.Server):
         if self._signals > 1 or self._service.failed is not None:
             self.should_exit = self.force_exit = True
         if self._service.scheduler.ready and not self._announced:
-            self._announced = True
             self._announce()
         return await super().on_tick(counter)
 
@@ -123,15 +120,13 @@ class Server(uvicorn.Server):
         self.should_exit = True
 
     def _announce(self) -> None:
-        state = self._service.scheduler.state()
+        self._announced = True
+        settings, state = self._service.settings, self._service.scheduler.state()
+        pots, bound = (state[name] / 1e9 for name in ("pots_bytes", "memory_bound_bytes"))
         log.info("%s is ready at %s", self._service.model, self._address)
+        sizes = settings.slots, settings.conversations, state["capacity"], pots, bound
         log.info(
-            "%d slots and %d conversations of %d entries: %.2f GB of pots, at most %.2f GB in all",
-            self._service.settings.slots,
-            self._service.settings.conversations,
-            state["capacity"],
-            state["pots_bytes"] / 1e9,
-            state["memory_bound_bytes"] / 1e9,
+            "%d slots and %d conversations of %d entries: %.2f GB of pots, at most %.2f GB in all", *sizes
         )
 
 

@@ -7,6 +7,7 @@ import json
 from collections.abc import Callable, Iterator
 from contextlib import AsyncExitStack
 from dataclasses import asdict
+from functools import partial
 from typing import Annotated, Any, TypeVar
 
 from fastapi import APIRouter, Depends, Query, Request
@@ -16,7 +17,7 @@ from starlette.responses import JSONResponse, Response
 from infinipot.errors import StoreError
 from infinipot.server.http.errors import ApiError
 from infinipot.server.http.schema import pot_object, reading_object
-from infinipot.server.http.service import Pots, Served, Service, Tenant, require, unless_gone
+from infinipot.server.http.service import Caller
 from infinipot.server.http.sse import SSE, Sent, sent, stream
 from infinipot.server.http.uploads import UPLOAD, exported, received
 from infinipot.server.scheduler.requests import Event, Kept, Reading, ReadIntoPot
@@ -40,14 +41,14 @@ FILE = {"requestBody": {"required": True, "content": FILE_BODY}}
 MADE: dict[int | str, dict[str, Any]] = {201: {"description": "The pot.", "content": SSE}}
 
 
-async def _card(pots: Pots, name: Name) -> Card:
-    await require(pots, name)
-    return await asyncio.to_thread(pots.card, name)
+async def _card(caller: Caller, name: Name) -> Card:
+    await caller.require(name)
+    return await asyncio.to_thread(caller.pots.card, name)
 
 
-async def _new(pots: Pots, name: Name, replace: Replace = False) -> str:
+async def _new(caller: Caller, name: Name, replace: Replace = False) -> str:
     """Refuse a name that is taken, before the upload is taken in."""
-    if check(name) in await asyncio.to_thread(pots.names) and not replace:
+    if check(name) in await asyncio.to_thread(caller.pots.names) and not replace:
         said = f"there is a pot '{name}' already: append to it, add ?replace=true, or choose another name"
         raise ApiError(409, said, param="name", code="pot_exists")
     return name
@@ -58,17 +59,15 @@ NewName = Annotated[str, Depends(_new)]
 
 
 @router.get("")
-async def listed(pots: Pots) -> dict[str, Any]:
+async def listed(caller: Caller) -> dict[str, Any]:
     """List your pots."""
-    cards = await asyncio.to_thread(pots.cards)
+    cards = await asyncio.to_thread(caller.pots.cards)
     return {"object": "list", "data": [pot_object(name, card) for name, card in cards.items()]}
 
 
 @router.post("/{name}", status_code=201, responses=MADE, openapi_extra=TEXT)
 async def make(
-    request: Request,
-    service: Served,
-    tenant: Tenant,
+    caller: Caller,
     name: NewName,
     title: Title = None,
     replace: Replace = False,
@@ -76,23 +75,16 @@ async def make(
     streamed: Streamed = False,
 ) -> Response:
     """Read a text, the body as it is, into a new pot."""
-    wanted = {"title": title or name, "replace": replace, "catalyst": catalyst}
-    return await _read(request, service, streamed, {"tenant": tenant, "name": name, **wanted})
+    options = {"title": title or name, "replace": replace, "catalyst": catalyst}
+    return await _read(caller, streamed, name=name, **options)
 
 
 @router.post("/{name}/append", status_code=201, responses=MADE, openapi_extra=TEXT)
 async def append(
-    request: Request,
-    service: Served,
-    tenant: Tenant,
-    name: Name,
-    card: KnownCard,
-    title: Title = None,
-    streamed: Streamed = False,
+    caller: Caller, name: Name, card: KnownCard, title: Title = None, streamed: Streamed = False
 ) -> Response:
     """Read more text into a pot."""
-    wanted = {"title": title or card.title, "append": True}
-    return await _read(request, service, streamed, {"tenant": tenant, "name": name, **wanted})
+    return await _read(caller, streamed, name=name, title=title or card.title, append=True)
 
 
 @router.get("/{name}")
@@ -102,38 +94,37 @@ async def show(name: Name, card: KnownCard) -> dict[str, Any]:
 
 
 @router.delete("/{name}")
-async def delete(pots: Pots, name: Name) -> dict[str, Any]:
+async def delete(caller: Caller, name: Name) -> dict[str, Any]:
     """Delete a pot."""
-    await require(pots, name)
-    await asyncio.to_thread(_now, pots, name, lambda: pots.remove(name))
+    await caller.require(name)
+    await asyncio.to_thread(_now, caller.pots, name, lambda: caller.pots.remove(name))
     return {"id": name, "object": "pot", "deleted": True}
 
 
 @router.get("/{name}/words", response_class=JSONResponse)
-async def words(service: Served, tenant: Tenant, name: Name, card: KnownCard) -> Response:
+async def words(caller: Caller, name: Name, card: KnownCard) -> Response:
     """Show the words a pot still holds, and how many of its heads hold them."""
 
     def found() -> str:  # of a large pot it takes seconds: away from the event loop
-        words = [asdict(word) for word in service.scheduler.words(tenant, name)]
+        words = [asdict(word) for word in caller.service.scheduler.words(caller.tenant, name)]
         return json.dumps({"words": words, "tokens_read": card.tokens_read, "held": len(words)})
 
     return Response(await asyncio.to_thread(found), media_type="application/json")
 
 
 @router.get("/{name}/file", response_class=Response, responses={200: {"content": FILE_BODY}})
-async def download(service: Served, pots: Pots, name: Name, card: KnownCard) -> Response:  # noqa: ARG001
+async def download(caller: Caller, name: Name, card: KnownCard) -> Response:  # noqa: ARG001  it is there
     """Export a pot as a file that another server, or `infinipot pots import`, takes in."""
-    return await exported(pots, name, service.settings.spool)
+    return await exported(caller.pots, name, caller.service.settings.spool)
 
 
 @router.put("/{name}/file", status_code=201, openapi_extra=FILE)
-async def bring(
-    request: Request, service: Served, pots: Pots, name: NewName, replace: Replace = False
-) -> dict[str, Any]:
+async def bring(caller: Caller, name: NewName, replace: Replace = False) -> dict[str, Any]:
     """Import a pot; it gets its name only when all of it was checked."""
-    async with received(request, service, text=False) as upload:
+    async with received(caller.request, caller.service, text=False) as upload:
+        work = partial(caller.pots.bring, upload.path, name, replace)
         try:
-            card = await asyncio.to_thread(_now, pots, name, lambda: pots.bring(upload.path, name, replace))
+            card = await asyncio.to_thread(_now, caller.pots, name, work)
         except StoreError as error:
             if isinstance(error.__cause__, OSError) or str(upload.path) not in str(error):
                 raise  # of the store, not of what was sent
@@ -142,15 +133,17 @@ async def bring(
     return pot_object(name, card)
 
 
-async def _read(request: Request, service: Service, streamed: bool, wanted: dict[str, Any]) -> Response:
+async def _read(caller: Caller, streamed: bool, **wanted: Any) -> Response:
     """Take the text in, have it read, and answer with the pot, or with a stream that ends in it."""
+    request, service = caller.request, caller.service
     _check_type(request)
     service.check_open()  # before gigabytes are sent in vain
     async with AsyncExitStack() as stack:
         text = await stack.enter_async_context(received(request, service, text=True))
-        handle = service.submit(ReadIntoPot(file=text.path, sha256=text.sha256, bytes=text.bytes, **wanted))
+        wanted |= {"file": text.path, "sha256": text.sha256, "bytes": text.bytes}
+        handle = service.submit(ReadIntoPot(caller.tenant, **wanted))
         if not streamed and "text/event-stream" not in request.headers.get("accept", ""):
-            _, kept = await unless_gone(request, service.outcome(handle, Kept))
+            _, kept = await caller.outcome(handle, Kept)
             return JSONResponse(pot_object(kept.name, kept.card), 201)
 
         def render(event: Event) -> Iterator[Sent]:

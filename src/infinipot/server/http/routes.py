@@ -6,12 +6,12 @@ import asyncio
 from collections.abc import Iterator
 from typing import Any
 
-from fastapi import APIRouter, Request
+from fastapi import APIRouter
 from prometheus_client import CONTENT_TYPE_LATEST
 from starlette.responses import JSONResponse, Response
 
 from infinipot.server.http.schema import Answer, AnswerBody, ChatBody, CompletionBody, model_object
-from infinipot.server.http.service import Pots, Served, Service, Tenant, require, unless_gone
+from infinipot.server.http.service import Caller, Served
 from infinipot.server.http.sse import SSE, Sent, sent, stream
 from infinipot.server.scheduler.requests import (
     Answered,
@@ -70,32 +70,29 @@ async def model(service: Served, name: str) -> dict[str, Any]:
 
 
 @answers.post("/chat/completions", responses={200: {"content": SSE, "description": "The answer."}})
-async def chat(request: Request, service: Served, tenant: Tenant, pots: Pots, asked: ChatBody) -> Response:
+async def chat(caller: Caller, asked: ChatBody) -> Response:
     """Answer the last message of a conversation of any length, about a kept pot if one is named."""
-    service.check_model(asked.model)
+    caller.service.check_model(asked.model)
     if asked.pot is not None:
-        await require(pots, asked.pot)
+        await caller.require(asked.pot)
     messages = [message.plain() for message in asked.messages]
-    wanted = ChatRequest(tenant, messages, asked.options(service.settings.max_tokens), asked.pot, asked.keep)
-    return await _answered(request, service, wanted, asked)
+    options = asked.options(caller.service.settings.max_tokens)
+    return await _answer(caller, ChatRequest(caller.tenant, messages, options, asked.pot, asked.keep), asked)
 
 
 @answers.post("/completions", responses={200: {"content": SSE, "description": "The text's continuation."}})
-async def completions(request: Request, service: Served, tenant: Tenant, asked: CompletionBody) -> Response:
+async def completions(caller: Caller, asked: CompletionBody) -> Response:
     """Go on from a text of any length."""
-    service.check_model(asked.model)
-    wanted = CompletionRequest(tenant, asked.text, asked.options(service.settings.max_tokens))
-    return await _answered(request, service, wanted, asked)
+    caller.service.check_model(asked.model)
+    options = asked.options(caller.service.settings.max_tokens)
+    return await _answer(caller, CompletionRequest(caller.tenant, asked.text, options), asked)
 
 
-async def _answered(
-    request: Request, service: Service, wanted: ChatRequest | CompletionRequest, asked: AnswerBody
-) -> Response:
-    answer = Answer(service.model, chat=isinstance(wanted, ChatRequest))
-    handle = service.submit(wanted)
+async def _answer(caller: Caller, wanted: ChatRequest | CompletionRequest, asked: AnswerBody) -> Response:
+    answer = Answer(caller.service.model, chat=isinstance(wanted, ChatRequest))
+    handle = caller.service.submit(wanted)
     if not asked.stream:
-        text, end = await unless_gone(request, service.outcome(handle, Answered))
-        return JSONResponse(answer.whole(text, end))
+        return JSONResponse(answer.whole(*await caller.outcome(handle, Answered)))
     wants_usage = asked.stream_options is not None and asked.stream_options.include_usage
     usage = {"usage": None} if wants_usage else {}
 
@@ -111,4 +108,4 @@ async def _answered(
             yield {"data": "[DONE]"}
 
     opening = [sent(answer.chunk("", role="assistant") | usage)] if answer.chat else []
-    return await stream(service, handle, render, opening)
+    return await stream(caller.service, handle, render, opening)

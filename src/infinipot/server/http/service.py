@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncGenerator, Coroutine, Iterator
+from collections.abc import AsyncGenerator, Iterator
 from contextlib import contextmanager, suppress
-from typing import Annotated, Any, TypeVar, cast
+from typing import Annotated, TypeVar, cast
 
 from fastapi import Depends, Request
 
@@ -16,7 +16,6 @@ from infinipot.server.scheduler import requests
 from infinipot.server.scheduler.pot_library import tenant_store
 from infinipot.server.scheduler.scheduler import Scheduler
 from infinipot.server.settings import Settings
-from infinipot.store import PotStore
 from infinipot.store.names import check
 from infinipot.text.files import title
 
@@ -98,41 +97,42 @@ class Service:
             handle.cancel()
 
 
+class _Caller:
+    """Who asks: the tenant, its pots and no other's, and whether it is still there."""
+
+    def __init__(self, request: Request) -> None:
+        self.request = request
+        self.service: Service = request.app.state.service
+        self.tenant: str = request.state.tenant
+        self.pots = tenant_store(self.service.scheduler.store, self.tenant)
+
+    async def require(self, name: str) -> None:
+        """Refuse a name that no pot of this tenant has; another tenant's pots are not there."""
+        if check(name) not in await asyncio.to_thread(self.pots.names):
+            said = f"there is no pot '{name}': GET /v1/pots lists yours"
+            raise ApiError(404, said, param="pot", code="no_pot")
+
+    async def outcome(self, handle: requests.RequestHandle, kind: type[T]) -> tuple[str, T]:
+        """Return the text and the last event of a request; give the request up when the caller leaves."""
+        task = asyncio.ensure_future(self.service.outcome(handle, kind))
+        try:
+            while not (await asyncio.wait({task}, timeout=LOOK_S))[0]:
+                if await self.request.is_disconnected():
+                    raise ApiError(499, "the client left")
+            return task.result()
+        finally:
+            task.cancel()
+            with suppress(BaseException):
+                await task
+
+
 async def _service(request: Request) -> Service:
     return cast("Service", request.app.state.service)
 
 
-async def _tenant(request: Request) -> str:
-    return cast("str", request.state.tenant)
+async def _caller(request: Request) -> _Caller:
+    return _Caller(request)
 
 
 Served = Annotated[Service, Depends(_service)]
-Tenant = Annotated[str, Depends(_tenant)]
-
-
-async def _pots(service: Served, tenant: Tenant) -> PotStore:
-    return tenant_store(service.scheduler.store, tenant)
-
-
-Pots = Annotated[PotStore, Depends(_pots)]  # of the tenant who asks, and of no other
-
-
-async def require(pots: PotStore, name: str) -> None:
-    """Refuse a name that no pot of this tenant has; another tenant's pots are not there."""
-    if check(name) not in await asyncio.to_thread(pots.names):
-        said = f"there is no pot '{name}': GET /v1/pots lists yours"
-        raise ApiError(404, said, param="pot", code="no_pot")
-
-
-async def unless_gone(request: Request, work: Coroutine[Any, Any, T]) -> T:
-    """Return what the work gives; end it when the caller leaves, whose body is all here already."""
-    task = asyncio.ensure_future(work)
-    try:
-        while not (await asyncio.wait({task}, timeout=LOOK_S))[0]:
-            if await request.is_disconnected():
-                raise ApiError(499, "the client left")
-        return task.result()
-    finally:
-        task.cancel()
-        with suppress(BaseException):
-            await task
+Caller = Annotated[_Caller, Depends(_caller)]
