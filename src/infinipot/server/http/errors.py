@@ -8,7 +8,6 @@ from __future__ import annotations
 import json
 import logging
 import re
-from dataclasses import fields
 from http import HTTPStatus
 from typing import Any
 
@@ -19,7 +18,7 @@ from starlette.responses import Response
 
 from infinipot.errors import InfiniPotError, StoreError
 from infinipot.server.scheduler.requests import BusyError, FaultError
-from infinipot.server.settings import Settings
+from infinipot.server.settings import OPTIONS
 
 log = logging.getLogger("infinipot.server")
 
@@ -34,7 +33,7 @@ HTTP_SAYS = {
 OUR_FAULT = "the server failed; its log says why"
 CLOSING = "the server is closing: ask again, another one may answer"
 FIELDS = {"max_new_tokens": "max_tokens"}  # options that have another name in a request
-_OPERATOR = frozenset(field.name for field in fields(Settings)) - {"max_tokens"}
+_OPERATOR = {option.name for option in OPTIONS} - {"max_tokens"}
 _PLACE = re.compile(r"(?<![\w.])(?:\w+://|/|[A-Za-z]:\\\\)[^\s',;)]+")  # a path or an address in a message
 
 
