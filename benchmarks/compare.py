@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import shutil
 import statistics
 import subprocess
 import sys
@@ -47,16 +48,15 @@ def started(checkout: Path, words: list[str]) -> Worker:
 
 
 def commit(checkout: Path) -> str:
-    """Return the checkout's commit, with a + where files were changed; empty outside of git."""
+    """Return the checkout's commit, with a + where files were changed; empty where git cannot tell."""
 
     def git(*words: str) -> str:
-        done = subprocess.run(
-            ["git", "-C", str(checkout), *words], capture_output=True, text=True, check=False
-        )
-        return done.stdout.strip()
+        command = ["git", "-C", str(checkout), *words]
+        return subprocess.run(command, capture_output=True, text=True, check=False).stdout.strip()
 
-    found = git("rev-parse", "--short", "HEAD")
-    return found + ("+" if found and git("status", "--porcelain", "--", "src") else "")
+    if not (shutil.which("git") and (checkout / ".git").exists()):
+        return ""
+    return git("rev-parse", "--short", "HEAD") + ("+" if git("status", "--porcelain", "--", "src") else "")
 
 
 def witnessed(workers: dict[str, Worker], folder: Path) -> dict[str, Any]:
