@@ -35,7 +35,7 @@ def report(paths: Sequence[Path], out: Path, mix: bool = False) -> list[Path]:
     pictures: dict[str, bytes] = {}
     for number, (section, made, drawn) in enumerate(parts, start=1):
         stem = f"{section.task}-{number}" if len(parts) > 1 else section.task
-        texts |= {f"{stem}-{_slug(table.title)}.csv": table.csv() for table in made if table.rows}
+        texts |= {f"{stem}-{_slug(table.title)}.csv": table.csv() for table in made}
         pictures |= {f"{stem}-{picture.name}.png": picture.light for picture in drawn}
     try:
         out.mkdir(parents=True, exist_ok=True)

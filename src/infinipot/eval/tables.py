@@ -7,6 +7,7 @@ import html
 import io
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
+from itertools import product
 from typing import Any
 
 from infinipot.common.page import table
@@ -66,10 +67,10 @@ class Table:
 
 
 def tables(section: Section) -> list[Table]:
-    """Return the tables of a section, the one to look at first."""
+    """Return the tables of a section that have anything in them, the one to look at first."""
     task = tasks().get(section.task)
     names = (*(task.tables if task else DEFAULT), "difference")
-    return [found for name in names for found in _TABLES[name](section)]
+    return [found for name in names if (found := _TABLES[name](section)).rows]
 
 
 def shown(fact: Any) -> str:
@@ -86,74 +87,63 @@ def values(section: Section, fact: str) -> list[Any]:
     return sorted(found) if numbers else list(found)
 
 
-def _over_rows(one: Series, _: list[Any]) -> Estimate | None:
-    return estimate(one.scores())
+def _mean(one: Series, **facts: Any) -> Estimate | None:
+    return estimate(one.scores(**facts))
 
 
-def _over_tasks(one: Series, tasks: list[Any]) -> Estimate | None:
-    return macro([one.scores(task=task) for task in tasks])
+def _over(one: Series, tasks: list[Any], **facts: Any) -> Estimate | None:
+    return macro([one.scores(task=task, **facts) for task in tasks])
 
 
-def _across(
-    section: Section, fact: str, last: str, total: Callable[[Series, list[Any]], Estimate | None]
-) -> list[Table]:
-    """One row a series, one column a value of the fact, and a last column over all of them."""
-    columns = values(section, fact)
-    if not columns:
-        return []
-    found = Table(f"By {fact}", ("cell", *map(shown, columns), last))
-    for one in section.series:
-        parts = (estimate(one.scores(**{fact: value})) for value in columns)
-        found.rows.append((section.label(one), *parts, total(one, columns)))
-    return [found]
+def _by_length(section: Section) -> Table:
+    lengths = values(section, "length")
+    found = Table("By length", ("cell", *map(shown, lengths), ALL))
+    for one in section.series if lengths else ():
+        found.rows.append((section.label(one), *(_mean(one, length=n) for n in lengths), _mean(one)))
+    return found
 
 
-def _by_length(section: Section) -> list[Table]:
-    return _across(section, "length", ALL, _over_rows)
+def _by_task(section: Section, title: str = "By task") -> Table:
+    names = values(section, "task")
+    found = Table(title, ("cell", *map(shown, names), AVERAGE))
+    for one in section.series if names else ():
+        found.rows.append((section.label(one), *(_mean(one, task=n) for n in names), _over(one, names)))
+    return found
 
 
-def _by_task(section: Section) -> list[Table]:
-    return _across(section, "task", AVERAGE, _over_tasks)
-
-
-def _by_depth(section: Section) -> list[Table]:
+def _by_depth(section: Section) -> Table:
     lengths, depths = values(section, "length"), values(section, "depth")
     found = Table("By length and depth", ("cell", "length", *(f"depth {shown(d)}" for d in depths), ALL))
-    for one in section.series:
-        for length in lengths:
-            parts = (estimate(one.scores(length=length, depth=depth)) for depth in depths)
-            found.rows.append((one.name, shown(length), *parts, estimate(one.scores(length=length))))
-    return [found] if lengths and depths else []
+    for one, length in product(section.series, lengths if depths else ()):
+        parts = (_mean(one, length=length, depth=depth) for depth in depths)
+        found.rows.append((one.name, shown(length), *parts, _mean(one, length=length)))
+    return found
 
 
-def _twins(section: Section) -> list[Table]:
+def _twins(section: Section) -> Table:
     """Rows of a task and of its LongBench-E twin as one task, where both are there."""
     names = values(section, "task")
-    if not any(f"{name}_e" in names for name in names):
-        return []
-    series = [replace(one, rows=[_base(row) for row in one.rows]) for one in section.series]
-    title = "By task, rows of LongBench and LongBench-E together"
-    return [replace(found, title=title) for found in _by_task(replace(section, series=series))]
+    both = any(f"{name}_e" in names for name in names)
+    series = [replace(one, rows=[_base(row) for row in one.rows]) for one in section.series if both]
+    return _by_task(replace(section, series=series), "By task, rows of LongBench and LongBench-E together")
 
 
 def _base(row: dict[str, Any]) -> dict[str, Any]:
     return {**row, "facts": {**row["facts"], "task": row["facts"]["task"].removesuffix("_e")}}
 
 
-def _buckets(section: Section) -> list[Table]:
+def _buckets(section: Section) -> Table:
     """LongBench-E by length: the mean over its tasks in each bucket."""
-    tasks = [name for name in values(section, "task") if name.endswith("_e")]
+    names = [name for name in values(section, "task") if name.endswith("_e")]
     buckets = sorted(values(section, "bucket"))
-    if not tasks:
-        return []
     found = Table("LongBench-E by length", ("cell", *buckets, AVERAGE), note="Means over tasks.")
-    for one in section.series:
-        parts = (macro([one.scores(task=task, bucket=bucket) for task in tasks]) for bucket in buckets)
-        found.rows.append((section.label(one), *parts, _over_tasks(one, tasks)))
-    return [found]
+    for one in section.series if names else ():
+        parts = (_over(one, names, bucket=bucket) for bucket in buckets)
+        found.rows.append((section.label(one), *parts, _over(one, names)))
+    return found
 
 
-def _difference(section: Section) -> list[Table]:
+def _difference(section: Section) -> Table:
     """Every series against the first, on the examples that both have."""
     first, *others = section.series
     scored = {row["example"]: row["score"] for row in first.rows if row["score"] is not None}
@@ -163,7 +153,7 @@ def _difference(section: Section) -> list[Table]:
         both = [row for row in one.rows if row["score"] is not None and row["example"] in scored]
         pairs = [row["score"] - scored[row["example"]] for row in both]
         found.rows.append((section.label(one), bootstrapped(pairs)))
-    return [found] if others else []
+    return found
 
 
 def _plain(value: Value, last: bool) -> str:
@@ -173,7 +163,7 @@ def _plain(value: Value, last: bool) -> str:
     return f"{number} [{100 * value.low:.1f}, {100 * value.high:.1f}]" if last else number
 
 
-_TABLES: dict[str, Callable[[Section], list[Table]]] = {
+_TABLES: dict[str, Callable[[Section], Table]] = {
     "length": _by_length,
     "depth": _by_depth,
     "task": _by_task,
