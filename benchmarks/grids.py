@@ -32,6 +32,7 @@ from infinipot.eval.tasks.registry import make
 
 K = 1024
 STEPS = {"swa": 256, "streaming-llm": 256, "h2o": 256}  # token by token is too slow for a grid
+WHOLE = {"full", "truncate"}  # distil nothing, so no tail either
 BATCH = 8
 TABLE_1 = (
     *("infinipot", "truncate", "full", "snapkv", "streaming-llm", "tova", "sirllm"),
@@ -61,13 +62,14 @@ class Part:
         return "_".join([*self.recipes, *self.catalysts, *sizes, *knobs, *ends])
 
     def evaluation(self, args: argparse.Namespace) -> Evaluation:
-        task, options, limit = tasks(args)[self.grid]
+        task, given, limit = tasks(args)[self.grid]
         steps = tuple({STEPS[recipe] for recipe in self.recipes if recipe in STEPS})
-        sizes = {"keep": self.keeps, "step": steps, "tail": (self.tail,) if self.tail else ()}
+        tail = (self.tail,) if self.tail and not {*self.recipes} <= WHOLE else ()
+        sizes = {"keep": self.keeps, "step": steps, "tail": tail}
         options = {name: values for name, values in (sizes | self.knobs).items() if values}
         grid = Grid(self.recipes, self.capacities, self.catalysts, options)
         out = args.out / "parts" / self.grid / self.name
-        return Evaluation(make(task, options, args.seed), grid, out, args.seed, limit)
+        return Evaluation(make(task, given, args.seed), grid, out, args.seed, limit)
 
 
 def tasks(args: argparse.Namespace) -> dict[str, tuple[str, dict[str, Any], int | None]]:

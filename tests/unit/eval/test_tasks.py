@@ -103,7 +103,7 @@ def test_babilong_and_kv_retrieval_by_their_files(data: Path) -> None:
             "`trials` is for needle and passkey and variable-tracking: leave it out for longbench",
         ),
         ("passkey", {"lengths": "8x"}, "lengths is '8x': use a whole number"),
-        ("passkey", {"lengths": ","}, "`lengths` is empty"),
+        ("passkey", {"lengths": ","}, "lengths is empty"),
         ("passkey", {"depths": "2"}, "depths is 2: use 0 to 1"),
         ("passkey", {"trials": 0}, "trials is 0: use at least 1"),
         ("needle", {"needle": "pasky"}, "unknown needle 'pasky'"),

@@ -15,6 +15,7 @@ from typing import Any
 import infinipot.eval.tasks
 from infinipot.common.suggest import find
 from infinipot.errors import ConfigError
+from infinipot.eval import lists
 from infinipot.eval.tasks.task import Task, TaskType
 from infinipot.recipes.option import Option
 
@@ -50,13 +51,8 @@ def _value(option: Option, given: Any) -> Any:
     """Return the value of an option; a list is a text with commas, each part read by the option."""
     if given is None:
         return () if option.many and option.default is None else option.default
-    if option.many and isinstance(given, str):
-        parts = [part for part in given.split(",") if part.strip()]
-        if not parts:
-            raise ConfigError(f"`{option.name}` is empty", field=option.name, remedy="name one or several")
-        return tuple(dict.fromkeys(map(option.parse, parts)))
     if isinstance(given, str):
-        return option.parse(given)
+        return lists.several(option, given) if option.many else option.parse(given)
     for value in given if option.many else [given]:
         option.check(value)
     return tuple(given) if option.many else given
