@@ -66,19 +66,20 @@ def test_a_run_cut_anywhere_ends_with_the_same_rows(tmp_path: Path) -> None:
     assert len(read_manifest(tmp_path / "cut")["sessions"]) == 5
 
 
-def test_a_run_killed_ten_times_ends_with_the_same_rows(tmp_path: Path) -> None:
+@pytest.mark.parametrize("times", [3, pytest.param(10, marks=pytest.mark.slow)])
+def test_a_run_killed_many_times_ends_with_the_same_rows(tmp_path: Path, times: int) -> None:
     run(tmp_path / "whole", Letters(bad=(4,)))
     context, source = multiprocessing.get_context("forkserver"), random.Random(5)
     context.set_forkserver_preload(["infinipot.eval.evaluate", "infinipot.testing.model"])
     out, kills = tmp_path / "killed", 0
-    while kills < 10:
+    while kills < times:
         process = context.Process(target=toy_eval.run_quietly, args=(str(out), 0.25))
         process.start()
         before = len(read_rows(out))
         while kills % 3 and process.is_alive() and len(read_rows(out)) <= before:
             process.join(0.01)  # most are killed after a row, some before
         process.join(source.uniform(0, 0.4))
-        assert process.is_alive(), "the run ended before it was killed ten times"
+        assert process.is_alive(), "the run ended before it was killed"
         process.kill()
         process.join()
         kills += 1

@@ -18,10 +18,11 @@ from infinipot.errors import StoreError
 from infinipot.store import LocalStore
 
 ENV = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2]), "OMP_NUM_THREADS": "1"}
-KILLS, MEGABYTES = 50, 4.0
+MEGABYTES = 4.0
 
 
-def test_killed_at_fifty_moments_the_pot_is_always_whole(tmp_path: Path) -> None:
+@pytest.mark.parametrize("kills", [8, pytest.param(50, marks=pytest.mark.slow)])
+def test_killed_at_many_moments_the_pot_is_always_whole(tmp_path: Path, kills: int) -> None:
     store = LocalStore(tmp_path)
     store.save("book", toy.filled(1, MEGABYTES), toy.card())
     alone = _seconds(store)
@@ -29,7 +30,7 @@ def test_killed_at_fifty_moments_the_pot_is_always_whole(tmp_path: Path) -> None
     code = f"import toy_pots; toy_pots.save_again_and_again({str(tmp_path)!r}, {MEGABYTES})"
     pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True, "env": ENV}
     with subprocess.Popen([sys.executable, "-c", code], **pipes) as nursery:
-        for _ in range(KILLS):
+        for _ in range(kills):
             nursery.stdin.write("go\n")
             nursery.stdin.flush()
             child = int(nursery.stdout.readline())
@@ -38,8 +39,10 @@ def test_killed_at_fifty_moments_the_pot_is_always_whole(tmp_path: Path) -> None
             assert nursery.stdout.readline() == "gone\n"
             left += bool(list(tmp_path.glob(".*.tmp")))
             seen.append(toy.version(store.load("book")[0]))
-    assert set(seen) == {1, 2}
-    assert left >= KILLS // 10  # many were killed in the middle of writing
+    assert set(seen) <= {1, 2}
+    if kills >= 50:  # so many meet every moment: before, in the middle of and after writing
+        assert set(seen) == {1, 2}
+        assert left >= kills // 10
     store.save("book", toy.filled(2), toy.card(), replace=True)  # no lock is left, and all is swept
     assert not list(tmp_path.glob(".*.tmp"))
 
