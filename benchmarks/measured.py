@@ -12,18 +12,32 @@ import dataclasses
 import hashlib
 import statistics
 import sys
+import tempfile
 import time
 from importlib import import_module
 from itertools import pairwise
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import torch
 
 sys.path.append(str(Path(__file__).resolve().parent))  # last: nothing of a checkout is hidden
-import infinipot
 from rounds import serve
 
+
+def imported() -> Any:
+    """Return the checkout's package; where `platformdirs` is missing, no folder of the user's is needed."""
+    try:
+        import_module("platformdirs")
+    except ModuleNotFoundError:
+        made: Any = ModuleType("platformdirs")
+        made.user_cache_path = made.user_data_path = lambda name, *_, **__: Path(tempfile.gettempdir()) / name
+        sys.modules["platformdirs"] = made
+    return import_module("infinipot")
+
+
+infinipot = imported()
 SHAPES = {
     "llama-3-8b": (128256, 4096, 14336, 32, 32, 8),
     "llama-3.2-1b": (128256, 2048, 8192, 16, 32, 8),
