@@ -79,12 +79,12 @@ def profiles(model: str) -> str:
     engine = open_engine(model, "cpu", "mixed")
     ids = torch.randint(100, engine.model.vocabulary - 100, (4096,)).tolist()
     reader = engine.reader(Recipe.named(capacity=4136, keep=2048, format=engine.format))
-    reader._write(ids[:2048])
+    reader.session.write(ids[:2048])
     with profile(activities=[ProfilerActivity.CPU]) as reading:
-        reader._write(ids[2048:], distil=True)
+        reader.session.write(ids[2048:], distil=True)
     reader = engine.reader(Recipe.named(capacity=4400, keep=2200, format=engine.format))
     for start in (0, 2048):
-        reader._write(ids[start : start + 2048], scored=False)
+        reader.session.write(ids[start : start + 2048], scored=False)
     answer = reader.generate([5, 6, 7], Generation(40), final=True)
     for _ in range(8):
         next(answer)

@@ -27,7 +27,8 @@ from infinipot.core.cuda import kernels
 from infinipot.core.cuda.dispatch import fused
 from infinipot.hf.model import HFModel
 from infinipot.hf.speed.fuse import fuse
-from infinipot.reading.batch import answer_all
+from infinipot.reading import room
+from infinipot.reading.answer import answer_all
 from infinipot.reading.reader import Reader
 from infinipot.reading.sampling import Generation
 from infinipot.recipes.recipe import Recipe
@@ -224,7 +225,7 @@ def check(dtype: torch.dtype) -> dict[str, object]:
     fuse(model.decoder)
     ids = ids_of(4000, 1024)
     static, plain, wide = (reader_on(one, 512, 256) for one in (model, bare, exactly))
-    plain._static = None
+    plain.session.graphs = None
 
     def same() -> str:
         pairs = list(zip(static.pot.pot_layers, plain.pot.pot_layers, strict=True))
@@ -233,7 +234,7 @@ def check(dtype: torch.dtype) -> dict[str, object]:
 
     read(static, ids)
     compiling.KERNELS = False  # the plain side: no graphs, no fusing, no kernels
-    wide._static = None
+    wide.session.graphs = None
     read(plain, ids)
     read(wide, ids)
     compiling.KERNELS = True
@@ -252,7 +253,7 @@ def check(dtype: torch.dtype) -> dict[str, object]:
         if answers[0] == answers[1]
         else "other answer",
         "same_answer_tokens": f"{sum(a == b for a, b in zip(*answers, strict=True))}/600",
-        "graphs": len(static._static._graphs),
+        "graphs": len(static.session.graphs.captured),
     }
 
 
@@ -270,10 +271,10 @@ def parts_ms(reader: Reader, ids: list[int], rounds: int = 15) -> dict[str, floa
     """Milliseconds of a steady cycle, of its forward with novelty, and of its forward alone, in turns."""
     reader.clear()
     read(reader, ids[:16384])
-    reader.end()
-    reader._settle(0, 0)
+    reader.session.flush()
+    room.before_question(reader.session, 0, 0)
     kept = reader.pot.fork()
-    chunk = ids[: reader.config.chunk(len(reader.catalyst))]
+    chunk = ids[: reader.config.chunk(len(reader.session.catalyst))]
     reader.pot.lengths |= {len(chunk)}  # as often as the complete cycle's: compiled like it
     ways = {
         "all": {"distil": True},
@@ -284,7 +285,7 @@ def parts_ms(reader: Reader, ids: list[int], rounds: int = 15) -> dict[str, floa
     for turn in range(rounds + 3):
         for name, how in ways.items():
             reader.pot.restore(kept)
-            took = seconds(lambda how=how: reader._write(chunk, **how))
+            took = seconds(lambda how=how: reader.session.write(chunk, **how))
             if turn >= 3:  # first seen, then captured, then warm
                 times[name].append(1000 * took)
     found = {name: statistics.median(values) for name, values in times.items()}
@@ -386,7 +387,8 @@ def main() -> None:
     list(reader.generate([5, 6], Generation(6), final=True))
     result["first_16k_seconds"] = warm  # compiling and capturing included
     print(
-        f"first 16K, compiling and capturing: {warm:.1f} s; graphs {len(reader._static._graphs)}", flush=True
+        f"first 16K, compiling and capturing: {warm:.1f} s; graphs {len(reader.session.graphs.captured)}",
+        flush=True,
     )
     rows = []
     asked = [int(length) for length in args.lengths.split(",")]

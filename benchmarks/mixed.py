@@ -16,6 +16,7 @@ from pathlib import Path
 import torch
 
 from infinipot.engine import Engine, open_engine
+from infinipot.reading import room
 from infinipot.recipes.recipe import Recipe
 from infinipot.text.files import read_text
 
@@ -39,7 +40,7 @@ def kept(engine: Engine, ids: list[int], capacity: int) -> list[set[int]]:
     reader = engine.reader(Recipe.named(capacity=capacity, tail="distil", format=engine.format))
     for _ in reader.reading_tokens([ids]):
         pass
-    reader._settle(0, 0)
+    room.before_question(reader.session, 0, 0)
     return [
         set(head.tolist()) for layer in reader.pot.pot_layers for head in layer.source[0, :, : layer.fill]
     ]

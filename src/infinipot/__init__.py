@@ -14,8 +14,9 @@ if TYPE_CHECKING:
     from infinipot.engine import Engine, attach, load, open_engine
     from infinipot.errors import InfiniPotError
     from infinipot.hf.generate import generate_inputs
-    from infinipot.reading.batch import answer_all, ask_all
-    from infinipot.reading.reader import Progress, Reader
+    from infinipot.reading.answer import answer_all, ask_all
+    from infinipot.reading.progress import Progress
+    from infinipot.reading.reader import Reader
     from infinipot.reading.sampling import Generation
     from infinipot.recipes.recipe import Recipe
 
@@ -26,11 +27,11 @@ _HOME = {
     "Generation": "reading.sampling",
     "InfiniPotError": "errors",
     "PotConfig": "core.config",
-    "Progress": "reading.reader",
+    "Progress": "reading.progress",
     "Reader": "reading.reader",
     "Recipe": "recipes.recipe",
-    "answer_all": "reading.batch",
-    "ask_all": "reading.batch",
+    "answer_all": "reading.answer",
+    "ask_all": "reading.answer",
     "attach": "engine",
     "generate_inputs": "hf.generate",
     "load": "engine",

@@ -62,7 +62,7 @@ class Subject:
     def reader(self, recipe: Recipe) -> Reader:
         """Return a reader with an empty pot; what comes twice is captured: a short text warms it up."""
         reader = replace(recipe, format=self.format).reader(self.ready(), self.tokenizer)
-        reader.capture_after = 1
+        reader.session.capture_after = 1
         return reader
 
     def text(self, count: int, seed: int = 1) -> list[int]:

@@ -18,7 +18,8 @@ from torch import Tensor
 from infinipot.core.attention import attend, attend_grouped
 from infinipot.core.config import DEFAULT_MODE, ReadingMode
 from infinipot.core.evidence import Evidence, Need
-from infinipot.core.pot_layer import PotLayer, addresses, keep_all
+from infinipot.core.keep import addresses, keep_all
+from infinipot.core.pot_layer import PotLayer
 from infinipot.core.rope import Rotation
 from infinipot.core.state import State, joined
 from infinipot.core.window_layer import WindowLayer
@@ -33,6 +34,16 @@ class LayerSpec:
 
     frequencies: Tensor  # [R/2] of the layer's RoPE
     window: int | None = None
+
+
+@dataclass(frozen=True)
+class Counters:
+    """What the host knows of a pot: filled slots, tokens ever written, slots with anchors, distillations."""
+
+    fill: int
+    tokens: int
+    anchored: int
+    cycles: int
 
 
 class Pot:
@@ -92,6 +103,17 @@ class Pot:
     def room(self) -> int:
         """Free slots."""
         return ENDLESS if self.mode.grows else self.capacity - self.fill
+
+    def counters(self) -> Counters:
+        """What the host counts of this pot, the same for all pot layers."""
+        first = self.pot_layers[0]
+        return Counters(first.fill, first.tokens, first.anchored, self.cycles)
+
+    def set_counters(self, counters: Counters) -> None:
+        """Count what a captured graph has done, or undo what a failed capture has counted."""
+        for layer in self.pot_layers:
+            layer.fill, layer.tokens, layer.anchored = counters.fill, counters.tokens, counters.anchored
+        self.cycles = counters.cycles
 
     def reserve(self, slots: int) -> None:
         """See to it that so many slots are there, where the pot grows."""
@@ -212,9 +234,12 @@ class Pot:
         self.cycles = 0
 
     def restore(self, other: Pot) -> None:
-        """Take over another pot's content in place: no tensor of this one moves."""
-        for layer, saved in zip(self.pot_layers, other.pot_layers, strict=True):
-            layer.restore(saved)
+        """Take over another pot's content in place: no tensor of a pot layer moves."""
+        for layer, saved in zip(self.layers, other.layers, strict=True):
+            if isinstance(layer, PotLayer) and isinstance(saved, PotLayer):
+                layer.restore(saved)
+            elif isinstance(layer, WindowLayer) and isinstance(saved, WindowLayer):
+                layer.rewind(saved.mark())
         self.cycles = other.cycles
 
     def state(self) -> State:

@@ -1,19 +1,18 @@
-"""The slots of one attention layer: a pot that is distilled, or a window that forgets by itself.
+"""The slots of one attention layer that is distilled.
 
-Slot i of a pot layer holds a key, a value and columns beside them (where in the
-text it came from, how novel it was, how much attention it received); `keep`
-moves the chosen slots to the front and turns their keys to their new places
-(CR-RoPE, section 3.5). Knows nothing of models, text or policies.
+Slot i holds a key, a value and the numbers of `columns` beside them; `keep` moves the chosen slots to the
+front and turns their keys to their new places (CR-RoPE, section 3.5). Knows no model, text or policy.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection
 from typing import Any
 
 import torch
 from torch import Tensor
 
+from infinipot.core.columns import COLUMNS, NUMBERS, SLOTS, STARTING_AT_ZERO
 from infinipot.core.cuda.dispatch import fused, kernels
 from infinipot.core.rope import Rotation
 from infinipot.core.scores import received
@@ -45,16 +44,10 @@ class PotLayer:
 
     def _allocate(self, keys: Tensor, values: Tensor) -> None:
         # Head counts come from the tensors: under tensor parallelism the config's are wrong.
-        batch, heads, _, dim = keys.shape
         turns = self.reset and not self.grows  # else no key is ever turned
-        shape, kept = (batch, heads, self.capacity), self.max_anchors if turns else 0
-        self.keys = keys.new_zeros(*shape, dim)
-        self.values = values.new_zeros(*shape, values.shape[-1])
-        self.anchors = keys.new_zeros(batch, heads, kept, dim)
-        self.written = torch.zeros(batch, heads, kept, dtype=torch.long, device=keys.device)
-        self.source = torch.zeros(shape, dtype=torch.long, device=keys.device)
-        self.novelty = torch.zeros(shape, dtype=torch.float32, device=keys.device)
-        self.running = torch.zeros(shape, dtype=torch.float32, device=keys.device)
+        slots = {"fill": self.capacity, "anchored": self.max_anchors if turns else 0}
+        for column in COLUMNS:
+            setattr(self, column.name, column.empty(keys, values, slots[column.length]))
         self.clock = torch.full((1,), self.tokens, dtype=torch.long, device=keys.device)
 
     @property
@@ -76,23 +69,26 @@ class PotLayer:
         return self.keys[:, :, :end], self.values[:, :, :end]
 
     def _write(self, keys: Tensor, values: Tensor, end: int) -> None:
-        columns = [self.keys, self.values, self.source, self.novelty, self.running]
         fast = kernels(keys.device)
         if fast and fast.serves(keys, self.keys) and values.shape == keys.shape:
-            fast.append(keys, values, columns, self.clock, self.fill)
+            fast.append(keys, values, [getattr(self, column.name) for column in SLOTS], self.clock, self.fill)
             return
         self.keys[:, :, self.fill : end] = keys
         self.values[:, :, self.fill : end] = values
-        self.source[:, :, self.fill : end] = self.clock + torch.arange(keys.shape[2], device=keys.device)
-        self.novelty[:, :, self.fill : end] = 0
-        self.running[:, :, self.fill : end] = 0
+        self._number(end)
 
-    def settle(self, count: int, novelty: Tensor) -> None:
-        """Take note of `count` entries that were written after the last slot without telling this layer."""
-        end = self.fill + count
+    def _number(self, end: int) -> None:
+        """Fill the numbers beside new slots, up to `end`."""
+        count = end - self.fill
         self.source[:, :, self.fill : end] = self.clock + torch.arange(count, device=self.clock.device)
+        for name in STARTING_AT_ZERO:
+            getattr(self, name)[:, :, self.fill : end] = 0
+
+    def commit(self, count: int, novelty: Tensor) -> None:
+        """Count `count` entries that a captured graph wrote after the last slot, with their novelty."""
+        end = self.fill + count
+        self._number(end)
         self.novelty[:, :, self.fill : end] = novelty.to(self.novelty.device)
-        self.running[:, :, self.fill : end] = 0
         self.clock += count
         self.fill, self.tokens = end, self.tokens + count
 
@@ -108,7 +104,7 @@ class PotLayer:
                 f"{wanted} entries do not fit a pot of {self.capacity}: use a Reader, which distils in time"
             )
         bigger = self.copy(capacity=1 << (wanted - 1).bit_length())
-        for name in (*_COLUMNS, "capacity"):
+        for name in (*(column.name for column in COLUMNS), "capacity"):
             setattr(self, name, getattr(bigger, name))
 
     def observe(
@@ -174,8 +170,9 @@ class PotLayer:
         else:
             self.keys[:, :, :count] = _pick(self.keys, slots)
         self.values[:, :, :count] = _pick(self.values, slots)
-        for column in (self.source, self.novelty, self.running):
-            column[:, :, :count] = column.gather(2, slots)
+        for column in NUMBERS:
+            numbers = getattr(self, column.name)
+            numbers[:, :, :count] = numbers.gather(2, slots)
         self.fill = count
         self.catalyst, self.last = None, None if self.last is None else self.last.gather(2, slots)
 
@@ -192,13 +189,7 @@ class PotLayer:
     def copy(self, capacity: int | None = None) -> PotLayer:
         """Return a second pot layer with the same content, larger if so wished."""
         twin = PotLayer(capacity or self.capacity, self.max_anchors, self.rotation, self.reset, self.grows)
-        twin.fill, twin.tokens, twin.anchored = self.fill, self.tokens, self.anchored
-        twin.last, twin.summed = self.last, self.summed  # `last` is replaced, never written
-        if self.keys.numel():
-            twin._allocate(self.keys, self.values)
-            for name, length in _COLUMNS.items():
-                end = self.fill if length == "fill" else self.anchored
-                getattr(twin, name)[:, :, :end] = getattr(self, name)[:, :, :end]
+        twin.restore(self)
         return twin
 
     def clear(self) -> None:
@@ -210,24 +201,26 @@ class PotLayer:
     def restore(self, other: PotLayer) -> None:
         """Take over another layer's content without moving in memory."""
         self.fill, self.tokens, self.anchored = other.fill, other.tokens, other.anchored
-        self.last, self.summed = other.last, other.summed
+        self.last, self.summed = other.last, other.summed  # `last` is replaced, never written
         self.clock.fill_(self.tokens)
         if not other.keys.numel():  # empty, so nothing here counts
             return
-        for name, length in _COLUMNS.items():
-            end = self.fill if length == "fill" else self.anchored
-            getattr(self, name)[:, :, :end] = getattr(other, name)[:, :, :end]
+        if not self.keys.numel():
+            self._allocate(other.keys, other.values)
+        for column in COLUMNS:
+            end = getattr(self, column.length)
+            getattr(self, column.name)[:, :, :end] = getattr(other, column.name)[:, :, :end]
 
     def tensors(self) -> list[Tensor]:
         """Every buffer this layer holds."""
-        return [getattr(self, name) for name in _COLUMNS]
+        return [getattr(self, column.name) for column in COLUMNS]
 
     def state(self) -> State:
         """Return its content: views, as long as they are filled."""
         tensors = {
-            name: getattr(self, name)[:, :, : getattr(self, length)]
-            for name, length in _COLUMNS.items()
-            if self.keys.numel() and (name != "running" or self.summed)
+            column.name: getattr(self, column.name)[:, :, : getattr(self, column.length)]
+            for column in COLUMNS
+            if self.keys.numel() and (column.name != "running" or self.summed)
         }
         if self.last is not None:
             tensors["last"] = self.last
@@ -254,28 +247,17 @@ class PotLayer:
 
     def _load_columns(self, state: State, ends: dict[str, int], tokens: int) -> None:
         found = {}
-        for name, length in _COLUMNS.items():
-            mine = getattr(self, name)
+        for column in COLUMNS:
+            name, mine, end = column.name, getattr(self, column.name), ends[column.length]
             if name == "running" and "running" not in state.tensors:
-                found[name] = torch.zeros_like(mine[:, :, : ends[length]])
+                found[name] = torch.zeros_like(mine[:, :, :end])
                 continue
-            found[name] = state.tensor(name, mine, *mine.shape[:2], ends[length], *mine.shape[3:])
+            found[name] = state.tensor(name, mine, *mine.shape[:2], end, *mine.shape[3:])
         for name, most in (("source", tokens), ("written", self.capacity)):
             if found[name].numel() and not 0 <= int(found[name].min()) <= int(found[name].max()) < most:
                 raise InputError(f"this state's {name} holds places that do not exist: make the pot again")
         for name, tensor in found.items():
             getattr(self, name)[:, :, : tensor.shape[2]] = tensor
-
-
-_COLUMNS = {
-    "keys": "fill",
-    "values": "fill",
-    "source": "fill",
-    "novelty": "fill",
-    "running": "fill",
-    "anchors": "anchored",
-    "written": "anchored",
-}
 
 
 def _received(queries: Tensor, keys: Tensor, scale: float, softcap: float | None) -> Tensor:
@@ -284,48 +266,6 @@ def _received(queries: Tensor, keys: Tensor, scale: float, softcap: float | None
     if fast and softcap is None and fast.serves(queries, keys):
         return fast.received(queries, keys, scale)  # type: ignore[no-any-return]  # loaded by name
     return fused(received, keys.device)(queries, keys, scale, softcap)
-
-
-def keep_all(layers: Sequence[PotLayer], slots: Sequence[Tensor], table: Tensor | None) -> None:
-    """Keep the slots [B, Hkv, n] of every layer: in one launch where there is a table of addresses."""
-    fast = kernels(slots[0].device)
-    anchored = slots[0].shape[-1] <= layers[0].max_anchors
-    if table is None or fast is None or layers[0].last is not None or not anchored:
-        for layer, chosen in zip(layers, slots, strict=True):
-            layer.keep(chosen)
-        return
-    first, count = layers[0], slots[0].shape[-1]
-    fast.keep(
-        table,
-        torch.stack(list(slots)),
-        first.rotation.cos,
-        first.rotation.sin,
-        first.anchored,
-        first.capacity,
-        first.max_anchors,
-        first.keys.dtype,
-        first.summed,
-    )
-    for layer in layers:
-        layer.fill = layer.anchored = count
-        layer.catalyst = None
-
-
-def addresses(layers: Sequence[PotLayer]) -> Tensor | None:
-    """The table that `keep_all` needs, of layers that never move in memory; None where no kernel serves."""
-    first = layers[0]
-    fast = kernels(first.keys.device)
-    if fast is None or not fast.serves(first.keys, first.keys) or first.values.shape != first.keys.shape:
-        return None
-    alike = {(layer.keys.shape, layer.keys.dtype, layer.keys.device, id(layer.rotation)) for layer in layers}
-    turns = first.reset and not first.grows and first.rotation.width == first.keys.shape[-1]
-    if len(alike) > 1 or not turns:
-        return None
-    rows = [[getattr(layer, name).data_ptr() for name in _ADDRESSED] for layer in layers]
-    return torch.tensor(rows, dtype=torch.long, device=first.keys.device)
-
-
-_ADDRESSED = ("keys", "anchors", "written", "values", "source", "novelty", "running")
 
 
 def _pick(tensor: Tensor, slots: Tensor) -> Tensor:

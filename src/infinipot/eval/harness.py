@@ -19,7 +19,7 @@ from infinipot.errors import ConfigError
 from infinipot.eval.harness_arguments import MOST, PROMPT_TOKENS, generation, recipe_of, whole
 from infinipot.eval.likelihood import Likelihood, longest_prompt, part, untouched
 from infinipot.models.catalog import DEFAULT_MODEL
-from infinipot.reading.decode import Voice, speak
+from infinipot.reading.decode import decode
 from infinipot.reading.sampling import Generation
 from infinipot.text.detokenize import Detokenizer
 
@@ -204,9 +204,9 @@ class InfiniPotLM(TemplateLM):  # type: ignore[misc]  # lm-eval's class has no t
             reader.clear()
             for _ in reader.reading_tokens([text]):
                 pass
-            voices.append(Voice(index, reader, prompt, wanted, final=True))
+            voices.append(reader.sequence(prompt, wanted, final=True, index=index))
             texts.append(_Until(Detokenizer(self._tokenizer), stops[index]))
-        for index, token in speak(list(voices)):
+        for index, token in decode(list(voices)):
             said[index].append(token)
             if texts[index].reached(token):
                 voices[index].left = 0  # it has said enough; the others go on

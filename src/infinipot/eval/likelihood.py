@@ -17,8 +17,8 @@ from infinipot.core.pot import Pot
 from infinipot.core.rows import Rows
 from infinipot.core.scores import VOCAB_LOGITS
 from infinipot.errors import ConfigError
+from infinipot.reading.model import Model
 from infinipot.reading.reader import Reader
-from infinipot.reading.session import Model
 from infinipot.recipes.recipe import Recipe
 from infinipot.text.tokenizer import Tokenizer
 
@@ -88,13 +88,13 @@ class Likelihood:
     def whole(self, tokens: list[int]) -> float:
         """Log p of all tokens but the first, as they are read."""
         reader = self._reader
-        if reader.mode.prompt == "truncate":
+        if reader.session.mode.prompt == "truncate":
             raise ConfigError(
                 f"recipe '{self._name}' does not read the middle of a text, so it cannot say how likely "
                 "that is: use another recipe"
             )
         # Where a recipe writes a text's last tokens with the question, the last one is the question.
-        text, prompt = part(tokens, int(reader.mode.distil == "prompt"), 0, reader)
+        text, prompt = part(tokens, int(reader.session.mode.distil == "prompt"), 0, reader)
         self._clear()
         total = 0.0
         for _ in reader.reading_tokens([text]):
@@ -146,21 +146,21 @@ def part(tokens: list[int], tail: int, after: int, reader: Reader) -> tuple[list
     Reading leaves room for a catalyst, so where all fits the prompt is at least as long: then
     nothing is ever distilled.
     """
-    fits = reader.mode.grows or len(tokens) + after <= reader.config.capacity
-    cut = max(0, len(tokens) - (max(tail, len(reader.catalyst)) if fits else tail))
+    fits = reader.session.mode.grows or len(tokens) + after <= reader.config.capacity
+    cut = max(0, len(tokens) - (max(tail, len(reader.session.catalyst)) if fits else tail))
     return tokens[:cut], tokens[cut:]
 
 
 def longest_prompt(reader: Reader) -> int:
     """The most tokens that can follow a long text at once."""
     config = reader.config
-    return config.capacity - len(reader.catalyst) - 1 - max(1, config.opening)
+    return config.capacity - len(reader.session.catalyst) - 1 - max(1, config.opening)
 
 
 def _write(reader: Reader, prompt: Sequence[int]) -> None:
     """Write tokens after what was read: at once, or where that would empty the pot, the rest one by one."""
     most = max(reader.pot.room, min(reader.config.capacity // 2, longest_prompt(reader)))
     first, rest = prompt[:most], prompt[most:]
-    _, brim = reader.open(first, len(rest), final=True)
+    _, exhausts_pot = reader.begin_answer(first, len(rest), final=True)
     for token in rest:
-        reader.advance(token, brim)
+        reader.session.advance(token, exhausts_pot)

@@ -18,7 +18,7 @@ from infinipot.engine import Engine
 from infinipot.errors import ConfigError, InfiniPotError
 from infinipot.eval.grid import Cell
 from infinipot.eval.tasks.task import Example
-from infinipot.reading.decode import Chorus, Voice
+from infinipot.reading.decode import DecodeBatch
 from infinipot.reading.reader import Reader
 from infinipot.reading.sampling import Generation
 from infinipot.recipes.recipe import Recipe
@@ -107,7 +107,7 @@ class Runner:
         self._forget()
 
     def _read_and_ask(self, jobs: Sequence[Job]) -> list[Outcome]:
-        readers, seconds, chorus = self._readers_for(jobs), [], Chorus()
+        readers, seconds, chorus = self._readers_for(jobs), [], DecodeBatch()
         for job, reader in zip(jobs, readers, strict=True):
             started = time.perf_counter()
             reader.read(job.example.text)
@@ -116,10 +116,10 @@ class Runner:
         answers = {}
         for job, reader in zip(jobs, readers, strict=True):
             prompt, wanted = reader.turn(job.example.question), Generation(job.example.new_tokens)
-            voice = Voice(0, reader, prompt, wanted, final=True)
+            voice = reader.sequence(prompt, wanted, final=True)
             answers[voice] = _Answer(reader, job.example.one_line)
             chorus.add(voice)
-        while chorus.voices:
+        while chorus.sequences:
             for voice, token in chorus.step():
                 if not answers[voice].push(token):
                     chorus.drop(voice)

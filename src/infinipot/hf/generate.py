@@ -24,7 +24,7 @@ def generate_inputs(reader: Reader, question: str, max_new_tokens: int = 128) ->
     It writes into a fork of the pot: the reader stays as it is.
     """
     model = reader.model
-    if reader.mode.positions != "reset" or reader.mode.distil == "prompt":
+    if reader.session.mode.positions != "reset" or reader.session.mode.distil == "prompt":
         raise ConfigError("generate() cannot follow this recipe's positions: use reader.ask()")
     if isinstance(model, HFModel) and moves_within(model.decoder, model.config, reader.pot.max_position):
         raise ConfigError(

@@ -12,8 +12,8 @@ import numpy as np
 
 from infinipot.errors import ConfigError
 from infinipot.inspect.measures import Floats
+from infinipot.reading.model import Model
 from infinipot.reading.reader import Reader
-from infinipot.reading.session import Model
 from infinipot.recipes.recipe import Recipe
 from infinipot.text.tokenizer import Format, Tokenizer
 
@@ -53,16 +53,16 @@ def reader(
     count = sum(map(len, tokenizer.encode_stream([text]))) + len(tokenizer.encode(question))
     recipe = replace(Recipe.named("full", capacity=count + 256), format=format)  # frame and answer beside it
     found = recipe.reader(model, tokenizer, bare=bare)
-    found.needs = found.pot.needs = frozenset({"last", "novelty"})
+    found.session.needs = found.pot.needs = frozenset({"last", "novelty"})
     return found
 
 
 def score(found: Reader, question: str) -> Whole:
     """Say what the first token of the answer attends to, after a reader of `reader` has read the text."""
     count = found.pot.tokens
-    hidden, brim = found.open(found.turn(question), 2, final=True)
+    hidden, exhausts_pot = found.begin_answer(found.turn(question), 2, final=True)
     first = int(found.model.logits(hidden[:, -1]).argmax())
-    found.advance(first, brim)
+    found.session.advance(first, exhausts_pot)
     layers = [(n, known) for n, known in enumerate(found.pot.evidence()) if known is not None]
     scores = [known.last[0, :, :count].float().cpu().numpy() for _, known in layers if known.last is not None]
     novelty = layers[0][1].novelty[0, 0, :count].float().cpu().numpy()

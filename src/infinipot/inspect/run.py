@@ -35,8 +35,8 @@ def check(method: Preset) -> None:
 
 def attach(reader: Reader) -> Recording:
     """Record this reader from now on; novelty is computed whether its policy asks for it or not."""
-    reader.recording = recording = Recording()
-    reader.needs = reader.needs | {"novelty"}
+    reader.session.recording = recording = Recording()
+    reader.session.needs = reader.session.needs | {"novelty"}
     return recording
 
 
@@ -52,18 +52,18 @@ def finish(
     reader: Reader, ids: Sequence[int], question: str, generation: Generation, about: Mapping[str, Any]
 ) -> Run:
     """Answer, after the text of these ids was read, and return what was recorded."""
-    recording, started = reader.recording, time.perf_counter()
+    recording, started = reader.session.recording, time.perf_counter()
     assert recording is not None, "attach first"
     read = [*reader.frame.opening, *ids]
     answering = reader.answer(question, generation)
     said = next(answering, "")  # the question is written, and the pot was distilled for it
-    reader.recording = None
+    reader.session.recording = None
     known = [found for found in reader.pot.evidence() if found is not None]
     recording.rest(known, reader.pot.tokens)
     answer = (said + "".join(answering)).strip()
     about = {**about, "question": question, "answer": answer, "opening": len(reader.frame.opening)}
     found = recording.record(read, pieces(reader.tokenizer, read), about)
-    seconds = reader.seconds + time.perf_counter() - started
+    seconds = reader.session.state.seconds + time.perf_counter() - started
     return Run(str(about["name"]), found, answer, round(seconds, 3), recording.nbytes)
 
 

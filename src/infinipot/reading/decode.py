@@ -1,156 +1,62 @@
-"""Answers token by token, for one reader or for several at once.
+"""Answers token by token, for one session or for several at once.
 
-Every round takes one token for each voice. Where shapes are fixed the next round is
-already on its way when the host learns what was said: nothing waits for the host,
-and what was computed for a voice that stopped is simply not counted.
+Every step takes one token for each sequence. Where shapes are fixed the next step is already on its way when
+the host learns the last one's tokens: nothing waits for the host, and what was computed for a sequence that
+stopped is simply not counted.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
+from collections.abc import Sequence as Several
 from contextlib import ExitStack
-from dataclasses import dataclass, field
-from typing import Protocol
 from weakref import WeakKeyDictionary
 
 import torch
 from torch import Tensor
 
-from infinipot.core.cuda.graphs import Static
-from infinipot.core.pot import Pot
+from infinipot.core.cuda.graphs import Graphs
 from infinipot.core.rows import FixedRows, Rows
 from infinipot.core.scores import surprise
-from infinipot.reading.sampling import Generation, sample
+from infinipot.reading.model import Model
+from infinipot.reading.sampling import sample
+from infinipot.reading.sequence import Sequence
+
+Written = tuple[Tensor, Tensor, Tensor | None]  # a token's hidden state, the next logits, the token's novelty
+GRAPHS: WeakKeyDictionary[Model, Graphs] = WeakKeyDictionary()  # of decoding, for all pots of a model
 
 
-class Forward(Protocol):
-    """What decoding needs of a language model."""
-
-    def forward(self, tokens: Tensor, pot: Pot | Rows) -> Tensor:
-        """Write tokens [N, 1] and return their hidden states [N, 1, H]."""
-
-    def logits(self, hidden: Tensor) -> Tensor:
-        """Next-token logits [..., V] of hidden states [..., H]."""
+def decode_capture_failure(model: Model) -> str:
+    """Why decoding with this model is not captured any more; empty where it is, or was not tried."""
+    return GRAPHS[model].reason if model in GRAPHS else ""
 
 
-@dataclass
-class Tail:
-    """What was written after a pot's last slot at fixed shapes and the pot has not been told of."""
+class StepGroup:
+    """Sequences whose pots are written together."""
 
-    pot: Pot
-    count: int = 0
-    novelty: list[Tensor] = field(default_factory=list)  # [1] each, or nothing where nobody will ask
-    hidden: Tensor | None = None  # [1, 1, H] of the last token
-
-    def settle(self) -> Tensor | None:
-        """Tell the pot; return the hidden state before the next token if anything was written."""
-        if not self.count:
-            return None
-        novelty = torch.cat(self.novelty) if self.novelty else torch.zeros(self.count)
-        for layer in self.pot.pot_layers:
-            layer.settle(self.count, novelty)
-        self.count, self.novelty = 0, []
-        return self.hidden
-
-
-class Speaker(Protocol):
-    """A reader, as decoding sees it."""
-
-    pot: Pot
-    tail: Tail
-
-    @property
-    def model(self) -> Forward:
-        """Its language model."""
-
-    @property
-    def graphs(self) -> Static | None:
-        """What is captured for its pot, where anything is."""
-
-    @property
-    def stops(self) -> frozenset[int]:
-        """Tokens that end an answer."""
-
-    def open(self, prompt: Sequence[int], most: int, final: bool) -> tuple[Tensor, bool]:
-        """Write the prompt; return its last hidden state and whether the answer may fill the pot."""
-
-    def full(self, brim: bool) -> bool:
-        """Say whether one more token means distilling first."""
-
-    def say(self, token: int) -> None:
-        """Remember a token that the user saw and the pot has not."""
-
-    def heard(self, hidden: Tensor | None = None) -> None:
-        """Forget it: it is written, and the pot knows if its hidden state is given."""
-
-    def advance(self, token: int, brim: bool) -> Tensor:
-        """Write a token alone, distilling when that fills the pot; return its hidden state."""
-
-    def fixed(self, brim: bool) -> bool:
-        """Say whether tokens may be written at fixed shapes."""
-
-    def noting(self, brim: bool) -> bool:
-        """Say whether somebody will ask how novel an answer's tokens were."""
-
-    def end(self) -> None:
-        """Bring what was written at fixed shapes to the pot's knowledge."""
-
-
-class Voice:
-    """One answer on its way."""
-
-    def __init__(
-        self, index: int, reader: Speaker, prompt: Sequence[int], wanted: Generation, final: bool
-    ) -> None:
-        self.index, self.reader, self.left = index, reader, wanted.max_new_tokens
-        hidden, self.brim = reader.open(prompt, wanted.max_new_tokens, final)
-        self.wanted, self.source = wanted, wanted.generator(hidden.device)
-        self.logits = reader.model.logits(hidden[:, -1])  # [1, V] of the next token
-        self.noting = reader.noting(self.brim)
-
-    def sample(self) -> Tensor:
-        """The next token [1], on the device."""
-        return sample(self.logits, self.wanted.temperature, self.source, self.wanted.top_p)
-
-    def takes(self, hidden: Tensor, logits: Tensor, novelty: Tensor | None, told: bool) -> None:
-        """Go on after a token that was written together with others."""
-        tail, self.logits = self.reader.tail, logits
-        self.reader.heard(hidden if told else None)
-        if not told:
-            tail.count, tail.hidden = tail.count + 1, hidden
-        if self.noting and novelty is not None:
-            if told:
-                tail.pot.note_novelty(novelty[None])
-            else:
-                tail.novelty.append(novelty)
-
-
-class Group:
-    """Voices whose pots are written together."""
-
-    def __init__(self, voices: Sequence[Voice]) -> None:
-        self.voices = list(voices)
-        self.model = voices[0].reader.model
-        self.pots = [voice.reader.pot for voice in voices]
-        self.fixed = all(voice.reader.fixed(voice.brim) for voice in voices)
-        if self.fixed:
+    def __init__(self, sequences: Several[Sequence]) -> None:
+        self.sequences = list(sequences)
+        sessions = [sequence.session for sequence in sequences]
+        self.model, self.pots = sessions[0].model, [session.pot for session in sessions]
+        self.at_fixed_shapes = all(sequence.at_fixed_shapes for sequence in sequences)
+        if self.at_fixed_shapes:
             self.slots = max(pot.pot_layers[0].capacity for pot in self.pots)
-            for voice, pot in zip(self.voices, self.pots, strict=True):
+            for session, pot in zip(sessions, self.pots, strict=True):
                 if pot.pot_layers[0].capacity < self.slots:  # pots that grow get one shape
-                    voice.reader.end()
+                    session.flush()
                     pot.reserve(self.slots)
             self.by_address = FixedRows.serves(self.pots[0])
             self.state = self._state()
 
-    def of(self, voices: Sequence[Voice]) -> bool:
-        """Say whether these are its voices and it knows their fills."""
-        return self.voices == list(voices)
+    def is_of(self, sequences: Several[Sequence]) -> bool:
+        """Say whether these are the group's sequences, so that the group knows their fills."""
+        return self.sequences == list(sequences)
 
     def _state(self) -> Tensor:
-        """See `FixedRows`; padded to a power of two, so that few graphs serve every number of voices."""
+        """See `FixedRows`; padded to a power of two, so that few graphs serve every number of sequences."""
         columns = [
-            [0, pot.fill + voice.reader.tail.count, pot.position - pot.fill, *FixedRows.addresses(pot)]
-            for pot, voice in zip(self.pots, self.voices, strict=True)
+            [0, pot.fill + one.session.uncounted.count, pot.position - pot.fill, *FixedRows.addresses(pot)]
+            for pot, one in zip(self.pots, self.sequences, strict=True)
         ]
         if self.by_address:
             wanted = 1 << (len(columns) - 1).bit_length()
@@ -161,20 +67,21 @@ class Group:
         return state.pin_memory().to(device, non_blocking=True) if device.type == "cuda" else state
 
     @torch.no_grad()
-    def step(self, tokens: Tensor) -> list[tuple[Tensor, Tensor, Tensor | None]]:
-        """Write a token [N] each; return each voice's hidden state, next logits and that token's novelty."""
+    def step(self, tokens: Tensor) -> list[Written]:
+        """Write a token [N] each; return what came of it for each sequence."""
         novelty = None
-        if any(voice.noting for voice in self.voices):
-            novelty = surprise(_joined(self.voices), tokens)
-        hidden, logits = self._fixed(tokens) if self.fixed else self._plain(tokens)
-        parts = [slice(row, row + 1) for row in range(len(self.voices))]
+        if any(sequence.needs_novelty for sequence in self.sequences):
+            novelty = surprise(_logits(self.sequences), tokens)
+        hidden, logits = self._fixed(tokens) if self.at_fixed_shapes else self._plain(tokens)
+        parts = [slice(row, row + 1) for row in range(len(self.sequences))]
         return [(hidden[part], logits[part], None if novelty is None else novelty[part]) for part in parts]
 
     def _plain(self, tokens: Tensor) -> tuple[Tensor, Tensor]:
         with ExitStack() as stack:
-            for voice, pot in zip(self.voices, self.pots, strict=True):
-                voice.reader.end()
-                stack.enter_context(pot.writing(observing=not voice.brim or "last" in pot.needs))
+            for sequence, pot in zip(self.sequences, self.pots, strict=True):
+                sequence.session.flush()
+                observing = not sequence.exhausts_pot or "last" in pot.needs
+                stack.enter_context(pot.writing(observing=observing))
             hidden = self.model.forward(tokens[:, None], Rows(self.pots))
         return hidden, self.model.logits(hidden[:, -1])
 
@@ -184,146 +91,134 @@ class Group:
         graphs = self._graphs()
         hidden, logits = graphs.run(key, [self.state], self._compute) if graphs else self._compute(self.state)
         self.state[1, : len(tokens)] += 1
-        return hidden.clone(), logits.clone()  # a graph's own outputs are overwritten by whoever speaks next
+        return hidden.clone(), logits.clone()  # a graph's own outputs are overwritten by its next replay
 
-    def _graphs(self) -> Static | None:
+    def _graphs(self) -> Graphs | None:
         """Where addresses will do, the model's graphs serve any pots; else a lone pot has its own."""
         if self.by_address:
-            return _GRAPHS.setdefault(self.model, Static())
-        return self.voices[0].reader.graphs if len(self.voices) == 1 else None
+            return GRAPHS.setdefault(self.model, Graphs())
+        return self.sequences[0].session.graphs if len(self.sequences) == 1 else None
 
     def _compute(self, state: Tensor) -> tuple[Tensor, Tensor]:
         hidden = self.model.forward(state[0, :, None], FixedRows(self.pots, state))
         return hidden, self.model.logits(hidden[:, -1])
 
 
-_GRAPHS: WeakKeyDictionary[Forward, Static] = WeakKeyDictionary()  # of decoding, for all pots of a model
+class DecodeBatch:
+    """Sequences that are decoded together, a token each at every step; they come and go between steps."""
 
-
-def uncaptured(model: Forward) -> str:
-    """Why decoding with this model is not captured any more; empty where it is, or was not tried."""
-    return _GRAPHS[model].reason if model in _GRAPHS else ""
-
-
-def _joined(voices: Sequence[Voice]) -> Tensor:
-    return voices[0].logits if len(voices) == 1 else torch.cat([voice.logits for voice in voices])
-
-
-def _sampled(voices: Sequence[Voice]) -> Tensor:
-    """The next token of every voice [N], on the device."""
-    if all(voice.wanted.temperature == 0 for voice in voices):
-        return sample(_joined(voices))
-    return torch.cat([voice.sample() for voice in voices])
-
-
-class _Told:
-    """Tokens on their way to the host."""
-
-    def __init__(self, tokens: Tensor) -> None:
-        self.host, self.arrived = tokens, None
-        if tokens.device.type == "cuda":
-            self.host = tokens.to("cpu", non_blocking=True)
-            self.arrived = torch.cuda.Event()  # type: ignore[no-untyped-call]
-            self.arrived.record()
-
-    def values(self) -> list[int]:
-        if self.arrived is not None:
-            self.arrived.synchronize()
-        found: list[int] = self.host.tolist()
-        return found
-
-
-class Chorus:
-    """Voices that speak together, a token each at every step; they come and go between steps."""
-
-    def __init__(self, voices: Sequence[Voice] = ()) -> None:
-        self.voices = list(voices)
-        self._said: dict[Voice, tuple[int, int]] = {}  # row and token of the last step: not written yet
+    def __init__(self, sequences: Several[Sequence] = ()) -> None:
+        self.sequences = list(sequences)
+        self._unwritten: dict[Sequence, tuple[int, int]] = {}  # row and token of the last step
         self._tokens = torch.empty(0)
-        self._ahead: list[tuple[Tensor, Tensor, Tensor | None]] | None = None
-        self._group: Group | None = None
+        self._ahead: list[Written] | None = None
+        self._group: StepGroup | None = None
 
-    def add(self, voice: Voice) -> None:
-        """Let a voice join from the next step on."""
-        self.voices.append(voice)
+    def add(self, sequence: Sequence) -> None:
+        """Let a sequence join from the next step on."""
+        self.sequences.append(sequence)
 
-    def drop(self, voice: Voice) -> None:
-        """Let a voice go; its reader knows all it said."""
-        if voice in self.voices:
-            self.voices.remove(voice)
-            self._said.pop(voice, None)
-            voice.reader.end()
+    def drop(self, sequence: Sequence) -> None:
+        """Let a sequence go; its session knows all its tokens."""
+        if sequence in self.sequences:
+            self.sequences.remove(sequence)
+            self._unwritten.pop(sequence, None)
+            sequence.session.flush()
 
-    def step(self) -> list[tuple[Voice, int | None]]:
-        """Write what was said last, and say the next token of every voice; None for one that has ended."""
+    def step(self) -> list[tuple[Sequence, int | None]]:
+        """Write the last tokens, and return the next of every sequence; None for one that has ended."""
         self._write()
-        if not self.voices:
+        if not self.sequences:
             return []
-        tokens = _sampled(self.voices)
-        told = _Told(tokens)
+        tokens = _sampled(self.sequences)
+        delivery = _Delivery(tokens)
         self._tokens, self._ahead = tokens, None
-        if all(
-            voice.left > 1 and voice.reader.fixed(voice.brim) and not voice.reader.full(voice.brim)
-            for voice in self.voices
-        ):
-            self._group = self._group if self._group and self._group.of(self.voices) else Group(self.voices)
+        if all(one.left > 1 and one.at_fixed_shapes and not one.is_full for one in self.sequences):
+            if self._group is None or not self._group.is_of(self.sequences):
+                self._group = StepGroup(self.sequences)
             self._ahead = self._group.step(tokens)
-        found: list[tuple[Voice, int | None]] = []
-        for row, (voice, token) in enumerate(zip(list(self.voices), told.values(), strict=True)):
-            if token in voice.reader.stops:
-                self.drop(voice)
-                found.append((voice, None))
+        found: list[tuple[Sequence, int | None]] = []
+        for row, (one, token) in enumerate(zip(list(self.sequences), delivery.tokens(), strict=True)):
+            if token in one.stop_ids:
+                self.drop(one)
+                found.append((one, None))
                 continue
-            voice.left -= 1
-            voice.reader.say(token)
-            self._said[voice] = (row, token)
-            found.append((voice, token))
+            one.left -= 1
+            one.session.set_pending(token)
+            self._unwritten[one] = (row, token)
+            found.append((one, token))
         return found
 
     def _write(self) -> None:
-        """Bring the last step's tokens into the pots; a voice that has said all it may, goes."""
-        for voice in [voice for voice in self._said if not voice.left]:
-            self.drop(voice)
-        going = [(row, voice, token) for voice, (row, token) in self._said.items()]
-        self._said = {}
+        """Bring the last step's tokens into the pots; a sequence that may have no more tokens goes."""
+        for one in [one for one in self._unwritten if not one.left]:
+            self.drop(one)
+        going = [(row, one, token) for one, (row, token) in self._unwritten.items()]
+        self._unwritten = {}
         if self._ahead is not None:
-            for row, voice, _ in going:
-                voice.takes(*self._ahead[row], told=False)
+            for row, one, _ in going:
+                one.take(*self._ahead[row], counted=False)
         elif going:
             self._group = None
             _advance(going, self._tokens)
 
     def close(self) -> None:
-        """Let every voice go."""
-        for voice in list(self.voices):
-            self.drop(voice)
+        """Let every sequence go."""
+        for one in list(self.sequences):
+            self.drop(one)
 
 
-def speak(voices: Sequence[Voice]) -> Iterator[tuple[int, int]]:
-    """Yield (voice, token) until every voice has stopped."""
-    chorus = Chorus(voices)
+def decode(sequences: Several[Sequence]) -> Iterator[tuple[int, int]]:
+    """Yield (sequence's index, token) until every sequence has stopped."""
+    batch = DecodeBatch(sequences)
     try:
-        while chorus.voices:
-            for voice, token in chorus.step():
+        while batch.sequences:
+            for one, token in batch.step():
                 if token is not None:
-                    yield voice.index, token
+                    yield one.index, token
     finally:
-        chorus.close()
+        batch.close()
 
 
-def _advance(going: list[tuple[int, Voice, int]], tokens: Tensor) -> None:
+def _logits(sequences: Several[Sequence]) -> Tensor:
+    return sequences[0].logits if len(sequences) == 1 else torch.cat([one.logits for one in sequences])
+
+
+def _sampled(sequences: Several[Sequence]) -> Tensor:
+    """The next token of every sequence [N], on the device."""
+    if all(one.wanted.temperature == 0 for one in sequences):
+        return sample(_logits(sequences))
+    return torch.cat([one.sample() for one in sequences])
+
+
+class _Delivery:
+    """Tokens on their way to the host."""
+
+    def __init__(self, tokens: Tensor) -> None:
+        self._host, self._arrived = tokens, None
+        if tokens.device.type == "cuda":
+            self._host = tokens.to("cpu", non_blocking=True)
+            self._arrived = torch.cuda.Event()  # type: ignore[no-untyped-call]
+            self._arrived.record()
+
+    def tokens(self) -> list[int]:
+        """Wait for the tokens, and return them."""
+        if self._arrived is not None:
+            self._arrived.synchronize()
+        found: list[int] = self._host.tolist()
+        return found
+
+
+def _advance(going: list[tuple[int, Sequence, int]], tokens: Tensor) -> None:
     """One token further without looking ahead: together where that can be, one by one where not."""
-    alone: list[tuple[int, Voice, int]] = []
-    rest: list[tuple[int, Voice, int]] = []
-    for one in going:
-        _, voice, _ = one
-        (alone if voice.reader.full(voice.brim) else rest).append(one)
-    if len(rest) == 1 and not rest[0][1].reader.fixed(rest[0][1].brim):
+    alone = [one for one in going if one[1].is_full]
+    rest = [one for one in going if not one[1].is_full]
+    if len(rest) == 1 and not rest[0][1].at_fixed_shapes:
         alone, rest = alone + rest, []
-    for _, voice, token in alone:
-        voice.reader.end()
-        voice.logits = voice.reader.model.logits(voice.reader.advance(token, voice.brim)[:, -1])
+    for _, sequence, token in alone:
+        sequence.advance(token)
     if rest:
-        group = Group([voice for _, voice, _ in rest])
-        for (_, voice, _), found in zip(rest, group.step(tokens[[row for row, _, _ in rest]]), strict=True):
-            voice.takes(*found, told=not group.fixed)
+        group = StepGroup([sequence for _, sequence, _ in rest])
+        written = group.step(tokens[[row for row, _, _ in rest]])
+        for (_, sequence, _), found in zip(rest, written, strict=True):
+            sequence.take(*found, counted=not group.at_fixed_shapes)

@@ -1,8 +1,8 @@
 """Which words a pot still holds: the ids of tokens that some head kept, in bounded memory.
 
-A pot knows where in the text each slot came from, not what stood there. A trace remembers
-the ids, and forgets those that no head holds any more: never more than twice as many as there
-are slots, and looked through only when they have doubled, so that reading does not wait for it.
+A pot knows where in the text each slot came from, not what stood there. `HeldWords` remembers the ids, and
+forgets those that no head holds any more: never more than twice as many as there are slots, and looked
+through only when they have doubled, so that reading does not wait for it.
 """
 
 from __future__ import annotations
@@ -37,13 +37,15 @@ class Word:
     novelty: float  # of its most novel token
 
 
-class Trace:
+class HeldWords:
     """Ids of the tokens in a pot, by their place in the text."""
 
-    def __init__(self) -> None:
-        self.total = 0  # tokens ever written
-        self._places, self._ids = array("q"), array("q")
-        self._limit = LEAST
+    def __init__(
+        self, total: int = 0, places: array[int] | None = None, ids: array[int] | None = None
+    ) -> None:
+        self.total = total  # tokens ever written
+        self._places, self._ids = places or array("q"), ids or array("q")
+        self._limit = max(LEAST, 2 * len(self._ids))
 
     def __len__(self) -> int:
         return len(self._ids)
@@ -72,12 +74,9 @@ class Trace:
         self.total, self._limit = 0, LEAST
         self._places, self._ids = array("q"), array("q")
 
-    def copy(self) -> Trace:
+    def copy(self) -> HeldWords:
         """Return an independent copy."""
-        twin = Trace()
-        twin.total, twin._limit = self.total, self._limit
-        twin._places, twin._ids = self._places[:], self._ids[:]
-        return twin
+        return HeldWords(self.total, self._places[:], self._ids[:])
 
     def state(self, pot: Pot) -> State:
         """Return what of it the pot still holds."""
@@ -114,11 +113,11 @@ class Trace:
 
 def words_of(state: State, tokenizer: Tokenizer, first: int = 0) -> list[Word]:
     """Return the words that a reader's state holds; no model is needed."""
-    trace, pot = Trace(), state.part("pot")
-    trace.restore(state.part("trace"))
+    held, pot = HeldWords(), state.part("pot")
+    held.restore(state.part("trace"))
     parts = [pot.part(name) for name in sorted({key.partition(".")[0] for key in pot.tensors})]
-    held = [_column(part) for part in parts if "source" in part.tensors]
-    return trace.words(held, tokenizer, first)
+    columns = [_column(part) for part in parts if "source" in part.tensors]
+    return held.words(columns, tokenizer, first)
 
 
 def _column(part: State) -> Column:

@@ -1,4 +1,4 @@
-"""How much of a text was read, for a bar or a page that shows a share of it.
+"""Where reading stands, and how much of a text was read: for a bar or a page that shows a share of it.
 
 A tokenizer takes text ahead of the tokens it gives out, and a reader waits for more tokens than it reads at
 once; so the text that was taken says little. Tokens are counted by the text they spell instead.
@@ -8,8 +8,21 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
 
 from infinipot.text.tokenizer import Tokenizer
+
+
+@dataclass(frozen=True)
+class Progress:
+    """Where reading stands."""
+
+    tokens_read: int
+    cycles: int
+    fill: int
+    capacity: int | None  # None where nothing bounds the fill
+    seconds: float
+    waiting: int = 0  # tokens of the text that are there and not read yet
 
 
 class TextProgress:

@@ -1,73 +1,63 @@
-"""One pot, and the forward passes into it: tokens are written, scored, and distilled when the pot is full.
+"""One pot and the forward passes into it: tokens are written, scored, and distilled when the pot is full.
 
-Knows tokens, not text: what is read and what is said is the reader's. Whatever repeats at
-fixed shapes is captured here, and what decoding asks of a pot is answered here.
+Knows tokens, not text: what is read and what is said is the reader's. Whatever repeats at fixed shapes is
+captured here.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Protocol
+from copy import copy
+from dataclasses import dataclass, field
 
 import torch
 from torch import Tensor
 
-from infinipot.core.config import DEFAULT_MODE, PotConfig, ReadingMode
-from infinipot.core.cuda.graphs import Static
-from infinipot.core.distill import Observer, distill
+from infinipot.core.config import PotConfig, ReadingMode
+from infinipot.core.cuda.graphs import Graphs, cycle_obstacle, decode_obstacle
+from infinipot.core.distill import distill
 from infinipot.core.pot import Pot
-from infinipot.core.rows import FixedRows, Rows
+from infinipot.core.rows import FixedRows
 from infinipot.core.scores import novelty
+from infinipot.core.state import State, joined
 from infinipot.errors import InputError
 from infinipot.policies.base import Policy
-from infinipot.reading.decode import Tail
-from infinipot.reading.held_words import Trace
+from infinipot.reading.head_tail import HeadAndTail
+from infinipot.reading.held_words import HeldWords
+from infinipot.reading.model import Model
+from infinipot.reading.plan import BLOCK, CAPTURE_AFTER, RECENT, CyclePlan
 from infinipot.reading.recording import Recording
-
-BLOCK = 2048  # most tokens in one forward: bounds activations when the pot is large
-LONG = 512  # tokens from which on a forward without distillation is worth a graph
-CAPTURE_AFTER = 4  # times a forward is made before it is captured: capturing costs as much as a few
-RECENT = 64  # last slots that survive a distillation in the middle of an answer, so that it stays coherent
+from infinipot.reading.state import ReaderState
 
 
-class Model(Protocol):
-    """What the reader needs of a language model."""
+@dataclass
+class Uncounted:
+    """Tokens that a captured graph wrote after a pot's last slot and the pot has not counted yet."""
 
-    device: torch.device
-    vocabulary: int
-    obstacle: str  # why its forward cannot be captured; empty where it can
-
-    def new_pot(self, capacity: int, keep: int, mode: ReadingMode = DEFAULT_MODE) -> Pot:
-        """Return an empty pot with this model's layers."""
-
-    def forward(self, tokens: Tensor, pot: Pot | Rows) -> Tensor:
-        """Write tokens [B, n] into the pot and return their hidden states [B, n, H]."""
-
-    def logits(self, hidden: Tensor) -> Tensor:
-        """Next-token logits [..., V] of hidden states [..., H]."""
+    count: int = 0
+    novelty: list[Tensor] = field(default_factory=list)  # [1] each, or none where nobody will ask
+    hidden: Tensor | None = None  # [1, 1, H] of the last token
 
 
-class Writer:
-    """A model and a pot it writes into."""
+class PotSession:
+    """A model and the pot it writes into, by one policy, one size and one way of reading."""
 
     def __init__(self, model: Model, policy: Policy | None, config: PotConfig, mode: ReadingMode) -> None:
         self.model, self.policy, self.config, self.mode = model, policy, config, mode
         self.needs = policy.needs if policy else frozenset()
         self.catalyst: list[int] = []
+        self.block = BLOCK  # most tokens read at once
         self.pot = self._new_pot()
-        self.trace = Trace()
+        self.held_words = HeldWords()
         self.recording: Recording | None = None  # set before reading, it sees what every cycle keeps
-        self._last: Tensor | None = None  # [B, 1, H] hidden state before the next token: its novelty needs it
-        self._pending: list[int] = []  # tokens read, or said to the user, and not written yet
-        self._fresh = False  # text was read since the last distillation
-        self._fitted = False  # the last distillation left more than |C|, since a text ended
-        # Why nothing is captured; empty where it is.
-        self.capture_obstacle = model.obstacle or Static.obstacle(self.pot, model.device)
-        self._static = None if self.capture_obstacle else Static(self.pot)
-        self._steady = not (model.obstacle or Static.unsteady(self.pot, model.device))
+        self.state = self._new_state()
+        self.uncounted = Uncounted()
         self.capture_after = CAPTURE_AFTER
+        # Why nothing is captured; empty where it is.
+        self.capture_obstacle = model.obstacle or cycle_obstacle(self.pot, model.device)
+        self.graphs = None if self.capture_obstacle else Graphs(self.pot)
+        self.decodes_captured = not (model.obstacle or decode_obstacle(self.pot, model.device))
         self._pace: torch.cuda.Event | None = None  # when the last forward but one is done
-        self.tail = Tail(self.pot)
 
     def _new_pot(self) -> Pot:
         pot = self.model.new_pot(self.config.capacity, self.config.kept, self.mode)
@@ -75,52 +65,86 @@ class Writer:
         pot.lengths = frozenset({1, BLOCK, min(BLOCK, self.config.capacity - self.config.kept)})
         return pot
 
+    def _new_state(self) -> ReaderState:
+        cut = self.mode.prompt == "truncate"
+        return ReaderState(head_tail=HeadAndTail(self.config.capacity) if cut else None)
+
     @property
-    def _drops(self) -> bool:
-        """The pot is distilled whenever it is full."""
+    def distils(self) -> bool:
+        """Say whether the pot is distilled whenever it is full."""
         return self.policy is not None and self.mode.distil == "full"
 
-    def _space(self) -> int:
+    @property
+    def fills_tail(self) -> bool:
+        """Say whether as much as fits is left where a text ends."""
+        return self.distils and self.config.tail == "fill"
+
+    @property
+    def space(self) -> int:
         """Tokens that fit beside the catalyst, or may be taken at once where nothing has to fit."""
-        return self.config.capacity - len(self.catalyst) - self.pot.fill if self._drops else BLOCK
+        return self.config.capacity - len(self.catalyst) - self.pot.fill if self.distils else BLOCK
 
-    def _settle(self, count: int, most: int, final: bool = False) -> None:
-        """Before a question of `count` tokens and an answer of `most`, distil what was read last.
+    # Content: forked, saved, loaded, put back ------------------------------------
 
-        With `fill`, only where they would have no room, or what is needed to go on; a text that is there as a
-        whole stays so before a `final` question. Else, what was not distilled yet of a text that is not.
-        """
-        if not self._drops:
-            return
-        if self.config.tail == "fill":
-            spare = 1 + len(self.catalyst)
-            if count + most + (0 if final and not self.pot.cycles else spare) > self.pot.room:
-                self._require(count, spare)
-                budget = max(self.config.kept, self.config.capacity - count - most - spare)
-                if budget < self.pot.fill:
-                    self._write([], distil=True, recent=RECENT, budget=budget)
-        elif self.config.tail == "distil" and self._fresh and self.pot.cycles:
-            self._write([], distil=True, recent=RECENT)
+    def fork(self) -> PotSession:
+        """Return an independent session with the same content."""
+        self.flush()
+        twin = copy(self)
+        twin.pot, twin.state, twin.held_words = self.pot.fork(), self.state.copy(), self.held_words.copy()
+        twin.uncounted, twin.recording = Uncounted(), None
+        if self.graphs is not None:
+            twin.graphs = Graphs(twin.pot, self.graphs.capture)
+        return twin
 
-    def _make_room(self, count: int, after: int) -> None:
-        """Distil, harder than usual if need be, when `count` tokens and `after` more would not fit."""
-        if count + after <= self.pot.room:
-            return
-        self._require(count, after)
-        self._write([], distil=True, budget=min(self.config.kept, self.config.capacity - count - after))
+    def put_back(self, before: PotSession) -> None:
+        """Take over a fork's content in place: graphs know this pot's addresses."""
+        self.uncounted = Uncounted()
+        self.pot.restore(before.pot)
+        self.state, self.held_words = before.state.copy(), before.held_words.copy()
 
-    def _require(self, count: int, after: int) -> None:
-        """Refuse tokens that would not fit beside even the smallest pot."""
-        if not self.mode.grows and count + after + max(1, self.config.opening) > self.config.capacity:
+    def clear(self) -> None:
+        """Forget everything read and said; the pot's memory and what was captured for it stay."""
+        self.uncounted = Uncounted()  # nothing is computed: also after memory ran out
+        self.pot.clear()
+        self.held_words.clear()
+        self.state = self._new_state()
+
+    def saved(self) -> State:
+        """Return everything this session knows; tensors are views, so use them before it goes on."""
+        self.flush()
+        found = joined({"pot": self.pot.state(), "trace": self.held_words.state(self.pot)})
+        own = self.state.saved()
+        return State({**found.tensors, **own.tensors}, {**found.numbers, **own.numbers})
+
+    def load(self, state: State) -> None:
+        """Take over a saved state in place; one that does not fit leaves the session empty, and says why."""
+        self.clear()
+        cut = self.config.capacity if self.state.head_tail else None
+        try:
+            known = ReaderState.loaded(state, self.model.vocabulary, cut, self._readable)
+            self.pot.load(state.part("pot"), self.model.device)
+            self.held_words.restore(state.part("trace"))
+        except BaseException:
+            self.clear()
+            raise
+        self.state = known
+
+    def _readable(self, hidden: Tensor) -> Tensor:
+        """A hidden state [1, 1, H], if the model's head can read it: it may come from a stranger's file."""
+        hidden = hidden.to(self.model.device)
+        try:
+            known = hidden.shape[:2] == (1, 1) and self.model.logits(hidden).shape[:2] == (1, 1)
+        except (RuntimeError, IndexError) as error:
             raise InputError(
-                f"a question of {count} tokens is too long for a pot of {self.config.capacity}: "
-                f"shorten it or use --capacity {self.config.kept + count + after}"
-            )
+                "this state's last token is of another model", remedy="make the pot again"
+            ) from error
+        if not known:
+            raise InputError("this state's last token is damaged", remedy="make the pot again")
+        return hidden
 
     # One forward ----------------------------------------------------------------
 
-    @torch.no_grad()
-    def _write(
+    def write(
         self,
         tokens: Sequence[int],
         distil: bool = False,
@@ -130,44 +154,58 @@ class Writer:
     ) -> Tensor:
         """Run tokens, and the catalyst in the same pass if the pot is to be distilled after them.
 
-        Returns the last token's hidden state [1, 1, H].
-
-        Novelty is not computed for tokens that will never be `scored`: a final answer's.
+        Returns the last token's hidden state [1, 1, H]. Novelty is not computed for tokens that will
+        never be `scored`: a final answer's.
         """
-        extra = self.catalyst if distil else []
-        budget = self.config.kept if budget is None else budget
-        recent = min(recent, budget // 4, budget - self.config.opening)
-        ids = self._ids([*tokens, *extra])
+        plan = self.plan(len(tokens), distil, recent, budget, scored)
+        ids = self._ids([*tokens, *(self.catalyst if distil else [])])
+        inputs = [ids] if self.state.last_hidden is None else [ids, self.state.last_hidden]
 
         def compute(ids: Tensor, before: Tensor | None = None) -> Tensor:
-            hidden = before if before is not None else torch.empty(0)
-            if ids.shape[1]:
-                with self.pot.writing(len(extra), observing=scored or "last" in self.needs):
-                    hidden = self.model.forward(ids, self.pot)[:, : len(tokens)]
-            if len(tokens) and scored and "novelty" in self.needs:
-                self.pot.note_novelty(self._novelty(hidden, ids[:, : len(tokens)], before))
-            if distil and self.policy is not None:
-                distill(self.pot, self.policy, budget, self.config.opening, recent, self._observer)
-            return hidden[:, -1:]
+            return self._run(plan, ids, before)
 
-        steady = budget <= self.config.kept  # a text's end has a shape of its own
-        if self._static is not None and self.recording is None and steady and (distil or len(tokens) >= LONG):
-            first = self.pot.pot_layers[0]
-            key = (len(tokens), len(extra), distil, budget, recent, scored, first.fill, first.anchored)
-            inputs = [ids] if self._last is None else [ids, self._last]
-            hidden: Tensor = self._static.run((*key, len(inputs)), inputs, compute, often=self.capture_after)
+        if self.graphs is not None and self.recording is None and plan.repeats(self.config.kept):
+            hidden: Tensor = self.graphs.run(plan, inputs, compute, often=self.capture_after)
         else:
-            hidden = compute(ids, self._last)
-        if len(tokens):
-            self._pending, self._last = [], hidden.clone()
-            self.trace.add(tokens, self.pot)
+            hidden = compute(*inputs)
+        if tokens:
+            self.state.pending, self.state.last_hidden = [], hidden.clone()
+            self.held_words.add(tokens, self.pot)
         if distil:
-            self._fresh, self._fitted = False, not steady
+            self.state.has_undistilled = False
+            self.state.tail_was_filled = plan.budget > self.config.kept
         return hidden
 
-    @property
-    def _observer(self) -> Observer | None:
-        return self.recording.cycle if self.recording else None
+    def plan(
+        self, tokens: int, distil: bool, recent: int = 0, budget: int | None = None, scored: bool = True
+    ) -> CyclePlan:
+        """Plan one forward of so many tokens from where the pot is now."""
+        budget = self.config.kept if budget is None else budget
+        recent = min(recent, budget // 4, budget - self.config.opening)
+        first, follows = self.pot.pot_layers[0], self.state.last_hidden is not None
+        catalyst = len(self.catalyst) if distil else 0
+        return CyclePlan(
+            tokens, catalyst, distil, budget, recent, scored, first.fill, first.anchored, follows
+        )
+
+    @torch.no_grad()
+    def _run(self, plan: CyclePlan, ids: Tensor, before: Tensor | None) -> Tensor:
+        """Carry out a plan for ids [1, n] after the hidden state before them; return the last token's own."""
+        hidden, count = before if before is not None else torch.empty(0), plan.tokens
+        if ids.shape[1]:
+            with self.pot.writing(plan.catalyst, observing=plan.scored or "last" in self.needs):
+                hidden = self.model.forward(ids, self.pot)[:, :count]
+        if count and plan.scored and "novelty" in self.needs:
+            self.pot.note_novelty(self._novelty(hidden, ids[:, :count], before))
+        if plan.distil:
+            self.distil(plan.budget, plan.recent)
+        return hidden[:, -1:]
+
+    def distil(self, budget: int, recent: int = 0) -> None:
+        """Reduce the pot to `budget` entries by the policy."""
+        if self.policy is not None:
+            observer = self.recording.cycle if self.recording else None
+            distill(self.pot, self.policy, budget, self.config.opening, recent, observer)
 
     def _ids(self, tokens: list[int]) -> Tensor:
         """Tokens [1, n] on the device, without waiting for it."""
@@ -185,7 +223,7 @@ class Writer:
         before = torch.cat((last, hidden[:, :-1]), dim=1)
         return novelty(before, tokens, self.model.logits, self.model.vocabulary)
 
-    def _keep_pace(self, last: bool = False) -> None:
+    def keep_pace(self, last: bool = False) -> None:
         """Wait until the device is at most one forward behind, or not at all: then it never waits for us."""
         if self.model.device.type == "cuda":
             before, self._pace = self._pace, torch.cuda.Event()  # type: ignore[no-untyped-call]
@@ -194,42 +232,48 @@ class Writer:
                 if event is not None:
                     event.synchronize()
 
-    # What decoding asks (decoding.py) -------------------------------------------
+    # Tokens of an answer, one by one --------------------------------------------
 
-    @property
-    def graphs(self) -> Static | None:
-        """What is captured for this pot, where anything is."""
-        return self._static
+    def is_full(self, exhausts_pot: bool) -> bool:
+        """Say whether one more token means distilling; an answer that may fill the pot is never distilled."""
+        fill = self.pot.fill + self.uncounted.count
+        return not exhausts_pot and fill + 1 >= self.config.capacity - len(self.catalyst)
 
-    def full(self, brim: bool) -> bool:
-        """Say whether one more token means distilling after it."""
-        fill = self.pot.fill + self.tail.count
-        return not brim and fill + 1 >= self.config.capacity - len(self.catalyst)
+    def at_fixed_shapes(self, exhausts_pot: bool) -> bool:
+        """Say whether tokens may be written at fixed shapes, as captured graphs want.
 
-    def fixed(self, brim: bool) -> bool:
-        """Say whether tokens may be written at fixed shapes; after an answer to the brim nobody will ask
-        what its tokens attended to, and graphs of the model's serve where the pot has none."""
-        if self._static is not None and not self.needs & {"last", "running"}:
+        After an answer that fills the pot nobody asks what its tokens attended to, and the model's own
+        graphs serve where the pot has none.
+        """
+        if self.graphs is not None and not self.needs & {"last", "running"}:
             return True
-        return brim and self._steady and FixedRows.serves(self.pot)
+        return exhausts_pot and self.decodes_captured and FixedRows.serves(self.pot)
 
-    def noting(self, brim: bool) -> bool:
-        """Say whether somebody will ask how novel an answer's tokens were."""
-        return "novelty" in self.needs and not brim
-
-    def heard(self, hidden: Tensor | None = None) -> None:
-        """Forget it: it is written, and the pot knows if its hidden state is given."""
-        self.trace.add(self._pending, self.pot)
-        self._pending = []
-        if hidden is not None:
-            self._last = hidden
-
-    def advance(self, token: int, brim: bool) -> Tensor:
+    def advance(self, token: int, exhausts_pot: bool) -> Tensor:
         """Write a token alone, distilling when that fills the pot; return its hidden state [1, 1, H]."""
-        return self._write([token], distil=self.full(brim), recent=RECENT, scored=not brim)
+        full = self.is_full(exhausts_pot)
+        return self.write([token], distil=full, recent=RECENT, scored=not exhausts_pot)
 
-    def end(self) -> None:
-        """Bring what was written at fixed shapes to the pot's knowledge."""
-        hidden = self.tail.settle()
+    def set_pending(self, token: int) -> None:
+        """Remember a token that the user saw and the pot has not."""
+        if self.state.head_tail is not None:
+            self.state.head_tail.push([token])
+        else:
+            self.state.pending = [token]
+
+    def mark_written(self, hidden: Tensor | None = None) -> None:
+        """Mark the pending token as written; `hidden` is its hidden state if the pot has counted it."""
+        self.held_words.add(self.state.pending, self.pot)
+        self.state.pending = []
         if hidden is not None:
-            self._last = hidden.clone()
+            self.state.last_hidden = hidden
+
+    def flush(self) -> None:
+        """Let the pot count what captured graphs have written."""
+        found, self.uncounted = self.uncounted, Uncounted()
+        if found.count:
+            noted = torch.cat(found.novelty) if found.novelty else torch.zeros(found.count)
+            for layer in self.pot.pot_layers:
+                layer.commit(found.count, noted)
+            if found.hidden is not None:
+                self.state.last_hidden = found.hidden.clone()

@@ -10,8 +10,8 @@ from infinipot.core.config import DEFAULT_CAPACITY, PotConfig, ReadingMode
 from infinipot.errors import ConfigError
 from infinipot.policies.base import Policy
 from infinipot.policies.registry import registry
+from infinipot.reading.model import Model
 from infinipot.reading.reader import Reader
-from infinipot.reading.session import Model
 from infinipot.recipes.options import DECLARED, SIZES
 from infinipot.recipes.preset import Preset
 from infinipot.recipes.presets import find

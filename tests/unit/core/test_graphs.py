@@ -12,7 +12,7 @@ import torch
 from families import build
 from infinipot.core.attention import attend, attend_fixed
 from infinipot.core.cuda.dispatch import _OrPlain, fused
-from infinipot.core.cuda.graphs import MOST, Static
+from infinipot.core.cuda.graphs import MOST, Graphs, cycle_obstacle
 from infinipot.hf.model import HFModel
 from infinipot.reading.reader import Reader
 from infinipot.reading.sampling import Generation
@@ -36,7 +36,7 @@ def pair(engine, name: str = "infinipot", **options) -> tuple[Reader, Reader]:
     """The same reader twice, the second decoding at fixed shapes."""
     recipe = replace(Recipe.named(name, capacity=64, **options), catalyst="a b")
     plain, static = (recipe.reader(engine, Endless()) for _ in range(2))
-    static._static = Static(static.pot, capture=False)
+    static.session.graphs = Graphs(static.pot, capture=False)
     return plain, static
 
 
@@ -57,7 +57,7 @@ def test_families_decode_the_same_at_fixed_shapes(family: str) -> None:
     wanted = Generation(max_new_tokens=90)  # longer than the pot: distilled on the way
     first = [list(one.generate(one._closing("go on"), wanted)) for one in (plain, static)]
     assert first[0] == first[1]
-    assert static.tail.hidden is not None
+    assert static.session.uncounted.hidden is not None
     same_pots(plain, static)
     second = ["".join(one.chat("and then?", Generation(20))) for one in (plain, static)]
     assert second[0] == second[1]
@@ -137,17 +137,17 @@ def test_a_policy_that_watches_every_token_decodes_plainly() -> None:
     _, static = pair(ToyModel(), "h2o")
     static.read(TEXT * 3)
     list(static.chat("so?", Generation(5)))
-    assert static.tail.hidden is None
+    assert static.session.uncounted.hidden is None
 
 
 def test_what_cannot_be_captured_says_why() -> None:
     cuda, cpu = torch.device("cuda"), torch.device("cpu")
     pot = ToyModel().new_pot(32, 16)
-    assert "CUDA" in Static.obstacle(pot, cpu)
-    assert Static.obstacle(pot, cuda) == ""
-    assert "shapes" in Static.obstacle(Recipe.named("full").reader(ToyModel(), ByteTokenizer()).pot, cuda)
-    assert "last token" in Static.obstacle(Recipe.named("tova").reader(ToyModel(), ByteTokenizer()).pot, cuda)
-    assert "local layers" in Static.obstacle(model("gemma-2").new_pot(32, 16), cuda)
+    assert "CUDA" in cycle_obstacle(pot, cpu)
+    assert cycle_obstacle(pot, cuda) == ""
+    assert "shapes" in cycle_obstacle(Recipe.named("full").reader(ToyModel(), ByteTokenizer()).pot, cuda)
+    assert "last token" in cycle_obstacle(Recipe.named("tova").reader(ToyModel(), ByteTokenizer()).pot, cuda)
+    assert "local layers" in cycle_obstacle(model("gemma-2").new_pot(32, 16), cuda)
 
 
 @pytest.mark.parametrize("softcap", [None, 5.0])
@@ -160,7 +160,7 @@ def test_fixed_attention_is_attention_on_the_filled_slots(slots: int, softcap: f
         torch.testing.assert_close(found, wanted, atol=1e-5, rtol=1e-5)
 
 
-class Fails(Static):
+class Fails(Graphs):
     """Captures nothing: as with a model that asks the host in the middle of its forward."""
 
     def _captured(self, compute):
@@ -170,7 +170,7 @@ class Fails(Static):
         raise RuntimeError("operation not permitted when stream is capturing\nand more")
 
 
-class Replays(Static):
+class Replays(Graphs):
     """Stands in for a GPU: a replay computes again from the pot's tensors, as recorded; cycles only."""
 
     def run(self, key, inputs, compute, often=1):
@@ -203,13 +203,13 @@ class Again:
 
 def test_replayed_cycles_leave_the_pot_of_plain_ones() -> None:
     plain, static = pair(ToyModel())
-    static.capture_after = 1
-    static._static = Replays(static.pot)
+    static.session.capture_after = 1
+    static.session.graphs = Replays(static.pot)
     for one in (plain, static):
         one.read(TEXT * 12)
         one.said = ["".join(one.chat("so?", Generation(70))) for _ in range(2)]
         one.read(TEXT * 6)
-    assert len(static._static._graphs) >= 1
+    assert len(static.session.graphs.captured) >= 1
     assert plain.said == static.said
     assert plain.progress().cycles == static.progress().cycles
     same_pots(plain, static)
@@ -217,12 +217,12 @@ def test_replayed_cycles_leave_the_pot_of_plain_ones() -> None:
 
 def test_what_cannot_be_captured_runs_plainly_and_says_so() -> None:
     plain, static = pair(ToyModel())
-    static.capture_after = 1
-    static._static = Fails(static.pot)
+    static.session.capture_after = 1
+    static.session.graphs = Fails(static.pot)
     with pytest.warns(UserWarning, match="not captured, so slower: operation not permitted when"):
         static.read(TEXT * 9)
     plain.read(TEXT * 9)
-    assert static._static.reason == "operation not permitted when stream is capturing"
+    assert static.session.graphs.reason == "operation not permitted when stream is capturing"
     assert plain.ask("so?", Generation(20)) == static.ask("so?", Generation(20))
 
 

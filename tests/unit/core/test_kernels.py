@@ -7,6 +7,7 @@ import torch
 
 from infinipot.core import scores
 from infinipot.core.attention import _merged, attend_fixed
+from infinipot.core.columns import SLOTS
 from infinipot.core.cuda import kernels
 from infinipot.core.pot_layer import PotLayer
 from infinipot.core.rope import Rotation
@@ -79,12 +80,7 @@ def test_keeping_slots_of_all_layers(kv_heads, dim):
     twins = [one.copy() for one in layers]
     for count in (48, 40):  # the second time some slots have anchors
         slots = torch.rand(3, 1, kv_heads, layers[0].fill, device=DEVICE).topk(count).indices.sort().values
-        table = torch.stack(
-            [
-                addresses([x.keys, x.anchors, x.written, x.values, x.source, x.novelty, x.running])
-                for x in layers
-            ]
-        )
+        table = torch.stack([addresses(one.tensors()) for one in layers])
         kernels.keep(
             table, slots, rotation.cos, rotation.sin, layers[0].anchored, 96, 48, layers[0].keys.dtype, True
         )
@@ -104,7 +100,7 @@ def test_appending_a_chunk():
     one = layer(rotation, 20, 2, 64)
     twin = one.copy()
     keys, values = (some(1, 70, 2, 64).transpose(1, 2) for _ in range(2))
-    columns = [one.keys, one.values, one.source, one.novelty, one.running]
+    columns = [getattr(one, column.name) for column in SLOTS]
     kernels.append(keys, values, columns, one.clock, one.fill)
     twin.append(keys, values)
     for name in ("keys", "values", "source", "novelty", "running"):

@@ -106,16 +106,16 @@ def test_aiming_takes_another_catalyst_and_frame() -> None:
     one = replace(Recipe.named(capacity=256, format="chat"), catalyst="question").reader(
         ToyModel(), ByteTokenizer(), "what?"
     )
-    before = one.catalyst
+    before = one.session.catalyst
     one.set_question("which?")
-    assert one.catalyst != before
+    assert one.session.catalyst != before
     one.set_question("what?")
-    assert one.catalyst == before
+    assert one.session.catalyst == before
     one.set_question("what?", framed=False)
-    assert one.catalyst == before
+    assert one.session.catalyst == before
     assert not one.frame.opening
     one.read("abc")
-    assert one.pot.tokens + len(one._pending) == 3
+    assert one.pot.tokens + len(one.session.state.pending) == 3
 
 
 def test_dtypes_survive() -> None:

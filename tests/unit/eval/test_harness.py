@@ -15,7 +15,7 @@ import torch
 import small_tokenizers
 from families import build
 from harness_tasks import TASKS, TEXT, write_tasks
-from infinipot.core.cuda.graphs import Static
+from infinipot.core.cuda.graphs import Graphs
 from infinipot.engine import Engine
 from infinipot.errors import ConfigError, InputError
 from infinipot.eval.harness import InfiniPotLM
@@ -281,7 +281,7 @@ def test_together_as_one_by_one(options: dict[str, Any]) -> None:
         model = lm(toy(), batch_size=size, **options)
         assert model.generate_until(requests, disable_tqdm=True) == one_by_one
         for reader in model._readers:  # as on a GPU, where the next token is there before this one is told
-            reader._static = Static(reader.pot, capture=False)
+            reader.session.graphs = Graphs(reader.pot, capture=False)
         assert model.generate_until(requests, disable_tqdm=True) == one_by_one
     assert model._answers(texts[:1], [[]], generation({"max_gen_toks": 30})) == said[:1]
 

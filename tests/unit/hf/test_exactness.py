@@ -67,7 +67,7 @@ def test_the_attached_model_still_works_without_a_pot_and_with_padding(family: s
 def test_entries_never_exceed_capacity(family: str) -> None:
     model = potted(family)
     reader = Reader(model, ByteTokenizer(), InfiniPot(), PotConfig(48, 24), catalyst="a b c")
-    reader.catalyst = tokens(6, seed=3)[0].tolist()
+    reader.session.catalyst = tokens(6, seed=3)[0].tolist()
     stream = tokens(400)[0].tolist()
     seen = []
     for step in reader.reading_tokens([stream[:150], stream[150:]]):
@@ -88,21 +88,21 @@ def test_cycles_equal_the_slow_float64_reference(family: str, share: float) -> N
     catalyst = tokens(5, seed=9)[0].tolist()
     reader = Reader(model, ByteTokenizer(), InfiniPot(novelty=share), pot_config, catalyst="x y")
     if share < 1:
-        reader.catalyst = catalyst
+        reader.session.catalyst = catalyst
     slow = SlowPot(model.model)
     ids = tokens(60)[0].tolist()
-    size = 24 - len(reader.catalyst)
+    size = 24 - len(reader.session.catalyst)
     while len(ids) > size - reader.pot.fill:
         count = size - reader.pot.fill
         chunk, ids = ids[:count], ids[count:]
-        reader._write(chunk, distil=True)
+        reader.session.write(chunk, distil=True)
         slow.read(chunk)
-        heard = slow.ask_catalyst(reader.catalyst) if reader.catalyst else None
+        heard = slow.ask_catalyst(reader.session.catalyst) if reader.session.catalyst else None
         slow.keep(partial(infinipot, slow, budget=10, catalyst=heard, novelty=share))
         for index, layer in enumerate(reader.pot.pot_layers):
             for head in range(layer.keys.shape[1]):
                 assert layer.source[0, head, :10].tolist() == slow.sources(index, head)
-    hidden = reader._write(ids)
+    hidden = reader.session.write(ids)
     wanted = slow.read(ids)
     assert reader.pot.cycles >= 3
     torch.testing.assert_close(model.logits(hidden)[0, -1], wanted, atol=2e-5, rtol=1e-4)

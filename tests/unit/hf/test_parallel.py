@@ -46,7 +46,7 @@ def told(one: Reader) -> dict:
     layers = one.pot.pot_layers
     return {
         "kept": [layer.source[0, :, : layer.fill].tolist() for layer in layers],  # [layer][head][slot]
-        "logits": one.model.logits(one._last).flatten().tolist(),
+        "logits": one.model.logits(one.session.state.last_hidden).flatten().tolist(),
         "answer": one.ask("what?", Generation(12)),
     }
 

@@ -10,14 +10,15 @@ import pytest
 import torch
 
 from families import build
-from infinipot.core.cuda.graphs import Static
+from infinipot.core.cuda.graphs import Graphs
 from infinipot.core.rows import FixedRows
 from infinipot.errors import InputError
 from infinipot.hf.model import HFModel
 from infinipot.reading import decode as decoding
-from infinipot.reading.batch import answer_all, ask_all
+from infinipot.reading.answer import answer_all, ask_all
 from infinipot.reading.reader import Reader
 from infinipot.reading.sampling import Generation
+from infinipot.reading.sequence import Sequence
 from infinipot.recipes.recipe import Recipe
 from infinipot.testing.model import ToyModel
 from infinipot.testing.tokenizer import ByteTokenizer
@@ -42,7 +43,7 @@ def readers(
     for reader, text in zip(made, TEXTS, strict=True):
         reader.read(text)
         if fixed:
-            reader._static = Static(reader.pot, capture=False)
+            reader.session.graphs = Graphs(reader.pot, capture=False)
     return made
 
 
@@ -104,7 +105,7 @@ def test_an_answer_abandoned_half_way_leaves_every_pot_whole() -> None:
         reader.ask("fine?", Generation(3))
 
 
-class SameOutputs(Static):
+class SameOutputs(Graphs):
     """As a graph: whatever is computed comes out in the same tensors."""
 
     def run(self, key, inputs, compute):
@@ -117,7 +118,7 @@ class SameOutputs(Static):
 
 def test_answers_that_take_turns_do_not_disturb_each_other(monkeypatch) -> None:
     monkeypatch.setattr(FixedRows, "serves", staticmethod(lambda _: True))
-    monkeypatch.setitem(decoding._GRAPHS, model("toy"), SameOutputs())
+    monkeypatch.setitem(decoding.GRAPHS, model("toy"), SameOutputs())
     alone = [list(r.generate([65, 66], Generation(12), True)) for r in readers("toy", fixed=True)]
     turns = zip(
         *(r.generate([65, 66], Generation(12), True) for r in readers("toy", fixed=True)), strict=True
@@ -129,12 +130,12 @@ def test_answers_that_take_turns_do_not_disturb_each_other(monkeypatch) -> None:
 @pytest.mark.parametrize("many", [False, True])
 def test_an_answer_to_the_brim_is_the_same_at_fixed_shapes(name: str, many: bool, monkeypatch) -> None:
     monkeypatch.setattr(FixedRows, "serves", staticmethod(lambda _: True))
-    monkeypatch.setitem(decoding._GRAPHS, model("toy"), Static(capture=False))
+    monkeypatch.setitem(decoding.GRAPHS, model("toy"), Graphs(capture=False))
     told = []
     for steady in (False, True):
         made = readers("toy", name)[: None if many else 1]
         for reader in made:
-            reader._steady = steady
+            reader.session.decodes_captured = steady
             assert reader.fixed(brim=True) == steady
             assert not reader.fixed(brim=False)
         said = together(made, [[65, 66]] * len(made), Generation(9), final=True)
@@ -145,22 +146,22 @@ def test_an_answer_to_the_brim_is_the_same_at_fixed_shapes(name: str, many: bool
 
 def test_a_short_answer_goes_on_when_one_with_more_slots_joins_it(monkeypatch) -> None:
     monkeypatch.setattr(FixedRows, "serves", staticmethod(lambda _: True))
-    monkeypatch.setitem(decoding._GRAPHS, model("toy"), Static(capture=False))
+    monkeypatch.setitem(decoding.GRAPHS, model("toy"), Graphs(capture=False))
 
     def two() -> list[Reader]:
         made = [Recipe.named("full", capacity=16).reader(model("toy"), ByteTokenizer()) for _ in range(2)]
         for reader, text in zip(made, ("short", "a text that is a good deal longer " * 4), strict=True):
-            reader._steady = True
+            reader.session.decodes_captured = True
             reader.read(text)
         return made
 
     alone = [list(reader.generate([65, 66], Generation(9), True)) for reader in two()]
     first, second = two()
-    said: dict[decoding.Voice, list[int]] = {}
-    chorus = decoding.Chorus([decoding.Voice(0, first, [65, 66], Generation(9), True)])
+    said: dict[Sequence, list[int]] = {}
+    chorus = decoding.DecodeBatch([first.sequence([65, 66], Generation(9), True)])
     for step in range(20):
         if step == 3:
-            chorus.add(decoding.Voice(1, second, [65, 66], Generation(9), True))
+            chorus.add(second.sequence([65, 66], Generation(9), True, 1))
         for voice, token in chorus.step():
             said.setdefault(voice, []).append(token)
     assert list(said.values()) == alone

@@ -7,7 +7,7 @@ import pytest
 from infinipot.core.state import State
 from infinipot.errors import InputError
 from infinipot.reading import held_words as trace
-from infinipot.reading.held_words import Trace, columns, words_of
+from infinipot.reading.held_words import HeldWords, columns, words_of
 from infinipot.reading.sampling import Generation
 from infinipot.recipes.recipe import Recipe
 from infinipot.testing.model import ToyModel
@@ -83,7 +83,7 @@ def test_a_damaged_trace_is_refused() -> None:
     one.read(TEXT)
     state = one.state()
     with pytest.raises(InputError, match="trace is damaged"):
-        Trace().restore(State({}, {"total": 3}))
+        HeldWords().restore(State({}, {"total": 3}))
     tensors = {**state.tensors, "pot.000.source": state.tensors["pot.000.source"] + 10**6}
     with pytest.raises(InputError, match="another text"):
         words_of(State(tensors, state.numbers), one.tokenizer)

@@ -31,7 +31,7 @@ def test_a_longer_catalyst_finds_room(count: int, more: str) -> None:
         other.read(more)
     assert len(list(other.generate(other.turn("why?"), Generation(40)))) > 0
     assert other.pot.fill <= 128
-    assert other.pot.cycles > 0 or count + 1 + len(other.catalyst) <= 128
+    assert other.pot.cycles > 0 or count + 1 + len(other.session.catalyst) <= 128
 
 
 def test_a_conversation_goes_on_with_a_longer_catalyst() -> None:

@@ -77,7 +77,7 @@ def test_reading_in_pieces_is_reading_at_once() -> None:
 
 def test_text_that_fits_beside_the_catalyst_is_never_distilled() -> None:
     potted = reader(64)
-    potted.read("x" * (64 - len(potted.catalyst) - len(potted.frame.opening)))
+    potted.read("x" * (64 - len(potted.session.catalyst) - len(potted.frame.opening)))
     assert potted.pot.cycles == 0
     potted.read("y")
     assert potted.pot.cycles == 1
@@ -205,7 +205,7 @@ def test_where_a_text_ends_as_much_stays_as_fits(length: int) -> None:
     text = ("The quick brown fox jumps over the lazy dog. " * 9)[:length]
     potted = fitting()
     potted.read(text)
-    whole, spare = len(potted.frame.opening) + length, 1 + len(potted.catalyst)
+    whole, spare = len(potted.frame.opening) + length, 1 + len(potted.session.catalyst)
     assert potted.pot.fill == min(whole, 65 - spare)
     prompt, most = potted._closing("so"), 9
     potted.open(prompt, most, final=True)
@@ -278,7 +278,7 @@ def test_a_talk_after_a_text_has_room_for_its_answers() -> None:
     fill, cycles = potted.pot.fill, potted.pot.cycles
     list(potted.chat("so?", Generation(4)))
     assert potted.pot.cycles == cycles + 1  # once before the message, not again while answering
-    assert fill > potted.pot.fill >= 96 - 4 - len(potted.catalyst) - 1
+    assert fill > potted.pot.fill >= 96 - 4 - len(potted.session.catalyst) - 1
     for _ in range(12):
         list(potted.chat("and then?", Generation(9)))
         assert potted.pot.fill <= 96

@@ -38,14 +38,14 @@ def held(potted: Reader) -> np.ndarray:
 
 def recorded(potted: Reader) -> tuple[Record, list[np.ndarray]]:
     """A record, and what the pot said after every cycle."""
-    potted.recording, seen = Recording(), []
+    potted.session.recording, seen = Recording(), []
     for _ in potted.reading(TEXT):
         if potted.pot.cycles > len(seen):
             seen.append(held(potted))
     known = [found for found in potted.pot.evidence() if found is not None]
-    potted.recording.rest(known, potted.pot.tokens)
+    potted.session.recording.rest(known, potted.pot.tokens)
     ids = [*potted.frame.opening, *TEXT.encode()]
-    return potted.recording.record(ids, ["", *TEXT], {"name": "infinipot"}), seen
+    return potted.session.recording.record(ids, ["", *TEXT], {"name": "infinipot"}), seen
 
 
 def test_a_record_says_what_the_pot_held_after_every_cycle() -> None:
@@ -62,7 +62,7 @@ def test_a_record_says_what_the_pot_held_after_every_cycle() -> None:
 
 def test_scores_and_novelty_are_those_the_policy_saw() -> None:
     potted, kept = reader(), []
-    potted.recording = recording = Recording()
+    potted.session.recording = recording = Recording()
     original = recording.cycle
 
     def spy(evidence: list[Evidence], slots: list[torch.Tensor], tokens: int) -> None:
@@ -135,7 +135,7 @@ def test_what_is_no_recording_is_refused_in_one_line(tmp_path: Path, content: by
 
 def test_a_text_that_fits_has_no_cycles_and_is_held_whole() -> None:
     potted = reader()
-    potted.recording = recording = Recording()
+    potted.session.recording = recording = Recording()
     potted.read("short")
     recording.rest([found for found in potted.pot.evidence() if found], potted.pot.tokens)
     record = recording.record([*potted.frame.opening, *b"short"], ["", *"short"], {})

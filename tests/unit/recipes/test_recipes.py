@@ -104,7 +104,7 @@ def test_a_bounded_recipe_is_its_slow_pipeline(name: str) -> None:
     policy, knobs = CYCLING[name]
     slow = SlowPot(one.model.model, reset=name != "no-cr-rope")
     choose = partial(slow_policies.SLOW[policy], slow, **knobs)
-    slow_cycles(slow, one.config.kept, choose, one.catalyst)
+    slow_cycles(slow, one.config.kept, choose, one.session.catalyst)
     same_pot(one, slow)
     torch.testing.assert_close(logits, slow.last_logits, atol=2e-5, rtol=1e-4)
 
@@ -115,9 +115,9 @@ def test_fitting_where_a_text_ends_is_its_slow_pipeline(name: str) -> None:
     assert one.config.tail == "fill"
     slow = SlowPot(one.model.model, reset=name != "no-cr-rope")
     choose = partial(slow_policies.infinipot, slow, **CYCLING[name][1])
-    slow_cycles(slow, one.config.kept, choose, one.catalyst, fit=True)
+    slow_cycles(slow, one.config.kept, choose, one.session.catalyst, fit=True)
     assert one.pot.fill == CAPACITY - 1 - 1 - len(
-        one.catalyst
+        one.session.catalyst
     )  # all but an answer's token and the next cycle's
     same_pot(one, slow)
     torch.testing.assert_close(logits, slow.last_logits, atol=2e-5, rtol=1e-4)
@@ -140,8 +140,8 @@ def test_snapkv_holds_the_whole_prompt_then_keeps_what_its_end_attends_to() -> N
     torch.testing.assert_close(logits, slow.last_logits, atol=2e-5, rtol=1e-4)
     slow.keep(partial(slow_policies.snapkv, slow, budget=CAPACITY, catalyst=None, **knobs))
     same_pot(one, slow)
-    next_token = one._pending[0]  # positions run on: the answer's tokens follow the whole prompt
-    hidden = one._write([next_token])
+    next_token = one.session.state.pending[0]  # positions run on: the answer's tokens follow the whole prompt
+    hidden = one.session.write([next_token])
     slow.read([next_token])
     torch.testing.assert_close(one.model.logits(hidden)[0, -1], slow.last_logits, atol=2e-5, rtol=1e-4)
 
@@ -160,11 +160,11 @@ def test_a_truncated_talk_is_cut_afresh_at_every_turn() -> None:
     one = Recipe.named("truncate", capacity=64).reader(ToyModel(), ByteTokenizer())
     one.read("x" * 500)
     for turn in range(4):
-        before = one._ends.total
+        before = one.session.state.head_tail.total
         said = list(one.generate(list(b"and then?"), Generation(10)))
-        assert one._ends.total == before + 9 + len(said)
+        assert one.session.state.head_tail.total == before + 9 + len(said)
         assert one.pot.fill <= 64, turn
-    assert list(one._ends.last)[-len(said) :] == said
+    assert list(one.session.state.head_tail.last)[-len(said) :] == said
     with pytest.raises(InputError, match=r"too long for a pot of 64: .*--capacity \d+"):
         list(one.answer("q" * 30, Generation(10)))
 
@@ -184,11 +184,11 @@ class Broken(ToyModel):
 def test_a_truncated_turn_that_failed_is_not_said() -> None:
     one = Recipe.named("truncate", capacity=64).reader(Broken(), ByteTokenizer())
     one.read("x" * 100)
-    before = one._ends.total
+    before = one.session.state.head_tail.total
     one.model.fails = True
     with pytest.raises(MemoryError):
         list(one.chat("hello", Generation(4)))
-    assert one._ends.total == before
+    assert one.session.state.head_tail.total == before
     assert "".join(one.chat("hello", Generation(4))) is not None
 
 
@@ -207,18 +207,18 @@ def snap() -> Reader:
 def test_tokens_held_back_for_the_question_are_never_lost() -> None:
     one = snap()
     one.read("x" * 100)
-    assert one._pending == list(b"x" * 8)
+    assert one.session.state.pending == list(b"x" * 8)
     steps = one.reading("y" * 5000)
     next(steps)
     steps.close()  # abandoned: what was counted is in the pot or still held
-    assert one.pot.tokens + len(one._pending) >= 100 + len(one.frame.opening)
+    assert one.pot.tokens + len(one.session.state.pending) >= 100 + len(one.frame.opening)
     recipe = Recipe.named("snapkv", capacity=128, window=100, format="chat")  # all of this is held back
     talk = recipe.reader(ToyModel(), ByteTokenizer())
     list(talk.chat("hi", Generation(3)))
     talk.read("note")
     talk.read("more")
     frame = talk.frame
-    held = [*talk._pending, *talk.turn("q")]
+    held = [*talk.session.state.pending, *talk.turn("q")]
     text = bytes(token for token in held if token < 256)
     assert text.count(b"note") == text.count(b"more") == 1
     marker = list(frame.turn_before)

@@ -1,9 +1,8 @@
 """Captured computation: what repeats at fixed shapes is recorded once and replayed (CUDA graphs).
 
-A pot of fixed size makes every cycle the same computation on the same addresses,
-and every decoded token too once fills are tensors on the device. `Static` replays
-the reader's own code, so there is no second implementation to keep right; where
-it cannot, it says why and the plain path runs. Knows nothing of transformers.
+A pot of fixed size makes every cycle the same computation on the same addresses, and every decoded token too
+once fills are tensors on the device. `Graphs` replays the session's own code, so there is no second
+implementation to keep right; where a computation cannot be captured the plain path runs, with the reason.
 """
 
 from __future__ import annotations
@@ -11,68 +10,73 @@ from __future__ import annotations
 import warnings
 from collections import Counter
 from collections.abc import Callable, Hashable
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from infinipot.core.pot import Pot
+from infinipot.core.pot import Counters, Pot
 from infinipot.core.pot_layer import PotLayer
 
 SEEN = 4096  # keys that are counted at once: a server meets ever new ones
 MOST = 8  # graphs of one kind: the steady cycle and a few more, so that their memory is bounded too
 
-Numbers = list[tuple[int, int, int]]
+
+def decode_obstacle(pot: Pot, device: torch.device) -> str:
+    """Why not even single tokens can be written to this pot by a graph; empty where they can."""
+    if device.type != "cuda":
+        return f"graphs need a CUDA device, not {device.type}"
+    if device.index is not None and device.index != torch.cuda.current_device():
+        return "the model is not on the current card"
+    if not all(isinstance(layer, PotLayer) for layer in pot.layers):
+        return "the model has local layers, whose windows move in memory"
+    if pot.mode.positions == "grouped":
+        return "the recipe groups positions, which its own attention does"
+    return ""
 
 
-class Static:
+def cycle_obstacle(pot: Pot, device: torch.device) -> str:
+    """Why this pot's cycles cannot be captured; empty where they can."""
+    if found := decode_obstacle(pot, device):
+        return found
+    if "last" in pot.needs:
+        return "the recipe looks back at the last token's attention, which moves in memory"
+    if pot.mode.grows or pot.mode.positions != "reset":
+        return "the recipe's shapes change from cycle to cycle"
+    return ""
+
+
+@dataclass(frozen=True)
+class Captured:
+    """A graph, the tensors it reads and writes, and the pot's counters before and after."""
+
+    graph: torch.cuda.CUDAGraph
+    inputs: list[Tensor]
+    out: Any
+    before: Counters | None
+    after: Counters | None
+
+
+class Graphs:
     """Graphs of one pot, or of none. A key names a computation, captured when it comes again and again."""
 
     def __init__(self, pot: Pot | None = None, capture: bool = True) -> None:
         self.pot, self.capture = pot, capture
         self.reason = ""  # why nothing is captured any more
+        self.captured: dict[Hashable, Captured] = {}
         self._seen: Counter[Hashable] = Counter()
-        self._graphs: dict[Hashable, tuple[torch.cuda.CUDAGraph, list[Tensor], Any, Any]] = {}
         self._pool: Any = None
 
-    @staticmethod
-    def obstacle(pot: Pot, device: torch.device) -> str:
-        """Why this pot's cycles cannot be captured; empty where they can."""
-        if found := Static.unsteady(pot, device):
-            return found
-        if "last" in pot.needs:
-            return "the recipe looks back at the last token's attention, which moves in memory"
-        if pot.mode.grows or pot.mode.positions != "reset":
-            return "the recipe's shapes change from cycle to cycle"
-        return ""
-
-    @staticmethod
-    def unsteady(pot: Pot, device: torch.device) -> str:
-        """Why not even tokens can be written to this pot by a graph; empty where they can."""
-        if device.type != "cuda":
-            return f"graphs need a CUDA device, not {device.type}"
-        if device.index is not None and device.index != torch.cuda.current_device():
-            return "the model is not on the current card"
-        if not all(isinstance(layer, PotLayer) for layer in pot.layers):
-            return "the model has local layers, whose windows move in memory"
-        if pot.mode.positions == "grouped":
-            return "the recipe groups positions, which its own attention does"
-        return ""
-
     def run(self, key: Hashable, inputs: list[Tensor], compute: Callable[..., Any], often: int = 1) -> Any:
-        """Return compute(*inputs); once it came `often` times it is captured and replayed, always into
-        the same tensors. Capturing costs as much as some dozen computations.
+        """Return compute(*inputs). A computation that came `often` times is captured, then replayed, always
+        into the same tensors. Capturing costs as much as some dozen computations.
 
-        It may change the pot's tensors in place, and the pot's own numbers in any way that
-        depends on the key alone.
+        `compute` may change the pot's tensors in place, and the pot's counters in any way that depends on
+        the key alone.
         """
-        if key in self._graphs:
-            graph, buffers, out, after = self._graphs[key] = self._graphs.pop(key)  # the latest is the last
-            for buffer, given in zip(buffers, inputs, strict=True):
-                buffer.copy_(given, non_blocking=True)
-            graph.replay()
-            self._set_numbers(after)
-            return out
+        if key in self.captured:
+            return self._replay(key, inputs)
         if not self.capture:
             return compute(*inputs)
         if self._seen[key] < often:
@@ -82,25 +86,39 @@ class Static:
             return compute(*inputs)
         return self._record(key, inputs, compute)
 
+    def _replay(self, key: Hashable, inputs: list[Tensor]) -> Any:
+        found = self.captured[key] = self.captured.pop(key)  # the latest is the last
+        for buffer, given in zip(found.inputs, inputs, strict=True):
+            buffer.copy_(given, non_blocking=True)
+        found.graph.replay()
+        if self.pot is not None and found.before and found.after and found.before != found.after:
+            now = self.pot.counters()
+            tokens = now.tokens + found.after.tokens - found.before.tokens
+            cycles = now.cycles + found.after.cycles - found.before.cycles
+            self.pot.set_counters(replace(found.after, tokens=tokens, cycles=cycles))
+        return found.out
+
     def _record(self, key: Hashable, inputs: list[Tensor], compute: Callable[..., Any]) -> Any:
         """Capture (which computes nothing yet), then replay; the graph unused for longest makes room."""
-        if len(self._graphs) >= MOST:
-            oldest = next(iter(self._graphs))
-            del self._graphs[oldest], self._seen[oldest]
+        if len(self.captured) >= MOST:
+            oldest = next(iter(self.captured))
+            del self.captured[oldest], self._seen[oldest]
         buffers = [given.clone() for given in inputs]
-        before = self._numbers()
+        before = self.pot.counters() if self.pot else None
         try:
-            graph, out = self._captured(lambda: compute(*buffers))
+            graph, out = self.capture_graph(lambda: compute(*buffers))
         except RuntimeError as error:  # a model that asks the host on the way cannot be captured
             self.capture, self.reason = False, str(error).splitlines()[0]
             warnings.warn(f"not captured, so slower: {self.reason}", stacklevel=2)
-            self._reset(before)  # nothing was computed
+            if self.pot and before:  # nothing was computed
+                self.pot.set_counters(before)
             return compute(*inputs)
-        self._graphs[key] = (graph, buffers, out, _change(before, self._numbers()))
+        self.captured[key] = Captured(graph, buffers, out, before, self.pot.counters() if self.pot else None)
         graph.replay()
         return out
 
-    def _captured(self, compute: Callable[[], Any]) -> tuple[torch.cuda.CUDAGraph, Any]:
+    def capture_graph(self, compute: Callable[[], Any]) -> tuple[torch.cuda.CUDAGraph, Any]:
+        """Return a graph of the computation, and the tensors its replay writes."""
         graph = torch.cuda.CUDAGraph()
         torch.cuda.synchronize()
         torch.cuda.empty_cache()  # what the same computation took uncaptured: the graph has memory of its own
@@ -108,32 +126,3 @@ class Static:
             out = compute()
         self._pool = self._pool or graph.pool()
         return graph, out
-
-    def _numbers(self) -> Numbers:
-        """What the host knows of the pot: fill, tokens and anchored of each layer, and the cycles."""
-        if self.pot is None:
-            return []
-        layers = [(layer.fill, layer.tokens, layer.anchored) for layer in self.pot.pot_layers]
-        return [*layers, (self.pot.cycles, 0, 0)]
-
-    def _reset(self, numbers: Numbers) -> None:
-        if self.pot is not None:
-            for layer, found in zip(self.pot.pot_layers, numbers[:-1], strict=True):
-                layer.fill, layer.tokens, layer.anchored = found
-            self.pot.cycles = numbers[-1][0]
-
-    def _set_numbers(self, change: Any) -> None:
-        if change is None or self.pot is None:
-            return
-        layers, cycles = change
-        for layer, (fill, more, anchored) in zip(self.pot.pot_layers, layers, strict=True):
-            layer.fill, layer.tokens, layer.anchored = fill, layer.tokens + more, anchored
-        self.pot.cycles += cycles
-
-
-def _change(before: Numbers, after: Numbers) -> Any:
-    """Fill and anchored as they will be, tokens and cycles as they grow; None where nothing changes."""
-    if before == after:
-        return None
-    layers = [(b[0], b[1] - a[1], b[2]) for a, b in zip(before[:-1], after[:-1], strict=True)]
-    return layers, after[-1][0] - before[-1][0]

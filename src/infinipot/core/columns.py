@@ -1,0 +1,53 @@
+"""The columns of a pot layer, declared once: what stands beside a slot, its type, how many rows of it count.
+
+Allocating, copying, gathering, saving and the kernels' table of addresses all follow this list.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+import torch
+from torch import Tensor
+
+
+@dataclass(frozen=True)
+class Column:
+    """One buffer [B, Hkv, slots] or [B, Hkv, slots, D] of a pot layer.
+
+    like    the column has the type and width D of the model's `keys` or `values`; empty: one number a slot.
+    length  the layer's counter that says how many of its first rows are in use.
+    """
+
+    name: str
+    dtype: torch.dtype | None = None
+    like: Literal["keys", "values", ""] = ""
+    length: Literal["fill", "anchored"] = "fill"
+
+    def empty(self, keys: Tensor, values: Tensor, slots: int) -> Tensor:
+        """Return zeros for so many slots, for the batch, heads and device of new keys [B, Hkv, n, D]."""
+        shape = (*keys.shape[:2], slots)
+        if not self.like:
+            return torch.zeros(shape, dtype=self.dtype, device=keys.device)
+        like = keys if self.like == "keys" else values
+        return like.new_zeros(*shape, like.shape[-1])
+
+
+COLUMNS = (
+    Column("keys", like="keys"),
+    Column("values", like="values"),
+    Column("source", torch.long),  # place in the text, counted from 0
+    Column("novelty", torch.float32),  # -log p when the token was read
+    Column("running", torch.float32),  # attention received from every token so far
+    Column("anchors", like="keys", length="anchored"),  # keys as they were first written
+    Column("written", torch.long, length="anchored"),  # the positions they were written at
+)
+SLOTS = tuple(column for column in COLUMNS if column.length == "fill")  # one row a slot
+NUMBERS = tuple(column for column in SLOTS if not column.like)  # one number a slot: gathered as they are
+STARTING_AT_ZERO = ("novelty", "running")  # of a new slot, until somebody notes more
+
+
+def place(name: str) -> int:
+    """Return a column's place in the list, which is its place in a table of addresses."""
+    return [column.name for column in COLUMNS].index(name)

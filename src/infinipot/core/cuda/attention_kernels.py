@@ -1,0 +1,248 @@
+"""Triton kernels of attention: one new token for each of several pots, and the catalyst's scores.
+
+Each has a slow, obvious twin in plain torch that is its oracle, named in its docstring. Addresses of several
+pots' buffers come as tables of pointers, so that a captured graph can be given other pots.
+"""
+
+from __future__ import annotations
+
+import torch
+import triton
+import triton.language as tl
+from torch import Tensor
+
+PIECE = 256  # slots one program of the decoding kernel reads
+ROWS = 16  # query heads that share a KV head, padded to what the matrix units take
+HALF = {torch.bfloat16: tl.bfloat16, torch.float16: tl.float16}
+DIMS = (64, 128, 256)
+
+
+def serves(queries: Tensor, keys: Tensor) -> bool:
+    """Say whether the kernels know these types and shapes: queries [B, Hq, Q, D], keys [B, Hkv, S, D]."""
+    dim, group = keys.shape[-1], queries.shape[1] // keys.shape[1]
+    return keys.dtype in HALF and dim in DIMS and queries.shape[-1] == dim and group <= ROWS
+
+
+# One new token for each of several pots ---------------------------------------
+
+
+@triton.jit
+def _pieces(
+    queries, fresh_keys, fresh_values, keys_at, values_at, length, sums, tops, totals, scale, slots,
+    KIND: tl.constexpr, H: tl.constexpr, G: tl.constexpr, R: tl.constexpr, D: tl.constexpr,
+    P: tl.constexpr, N: tl.constexpr,
+):  # fmt: skip
+    """Write the new entry; one head's piece of values weighted by exp(logit - top), with top and total."""
+    row, piece = tl.program_id(0), tl.program_id(1)  # row: pot and KV head
+    pot, head = row // H, row % H
+    filled = tl.load(length + pot)
+    keys = (
+        tl.multiple_of(tl.load(keys_at + pot).to(tl.pointer_type(KIND)), 16) + head.to(tl.int64) * slots * D
+    )
+    values = (
+        tl.multiple_of(tl.load(values_at + pot).to(tl.pointer_type(KIND)), 16) + head.to(tl.int64) * slots * D
+    )
+    member, column = tl.arange(0, R), tl.arange(0, D)
+    if (filled >= piece * P) & (filled < (piece + 1) * P) & (filled < slots):
+        tl.store(keys + filled * D + column, tl.load(fresh_keys + row * D + column))
+        tl.store(values + filled * D + column, tl.load(fresh_values + row * D + column))
+        tl.debug_barrier()
+    query = tl.load(queries + (row * G + member)[:, None] * D + column, mask=(member < G)[:, None], other=0.0)
+    top = tl.full((R,), float("-inf"), tl.float32)
+    total = tl.zeros((R,), tl.float32)
+    out = tl.zeros((R, D), tl.float32)
+    for start in range(0, P, N):
+        place = piece * P + start + tl.arange(0, N)
+        seen = (place <= filled) & (place < slots)
+        at = place[:, None] * D + column
+        key = tl.load(keys + at, mask=seen[:, None], other=0.0)
+        logits = tl.where(seen[None, :], tl.dot(query, tl.trans(key)) * scale, float("-inf"))
+        higher = tl.maximum(top, tl.max(logits, 1))
+        base = tl.where(higher == float("-inf"), 0.0, higher)
+        share = tl.exp(logits - base[:, None])
+        fade = tl.exp(top - base)
+        value = tl.load(values + at, mask=seen[:, None], other=0.0)
+        out = out * fade[:, None] + tl.dot(share.to(value.dtype), value)
+        total = total * fade + tl.sum(share, 1)
+        top = higher
+    kept = (row * tl.num_programs(1) + piece) * R + member
+    tl.store(sums + kept[:, None] * D + column, out)
+    tl.store(tops + kept, top)
+    tl.store(totals + kept, total)
+
+
+@triton.jit
+def _join(
+    sums, tops, totals, out, pieces,
+    G: tl.constexpr, R: tl.constexpr, D: tl.constexpr, C: tl.constexpr,
+):  # fmt: skip
+    """One query head's pieces as one."""
+    row, member = tl.program_id(0), tl.program_id(1)
+    piece, column = tl.arange(0, C), tl.arange(0, D)
+    here = piece < pieces
+    at = (row * pieces + piece) * R + member
+    top = tl.load(tops + at, mask=here, other=float("-inf"))
+    weight = tl.exp(top - tl.max(top, 0))
+    total = tl.sum(weight * tl.load(totals + at, mask=here, other=0.0), 0)
+    parts = tl.load(sums + at[:, None] * D + column, mask=here[:, None], other=0.0)
+    joined = tl.sum(weight[:, None] * parts, 0) / total
+    tl.store(out + (row * G + member) * D + column, joined.to(out.dtype.element_ty))
+
+
+def attend_rows(
+    queries: Tensor,
+    keys: Tensor,
+    values: Tensor,
+    keys_at: Tensor,
+    values_at: Tensor,
+    length: Tensor,
+    slots: int,
+    scale: float,
+) -> Tensor:
+    """Attention [N, Hq, 1, D] of one new token a pot, whose keys and values [N, Hkv, 1, D] are written first.
+
+    keys_at, values_at [N] point to contiguous buffers [Hkv, slots, D]; the new entry goes to slot
+    length [N], and nowhere where that is `slots`. Oracle: `attend_fixed`.
+    """
+    many, heads, _, dim = queries.shape
+    kv_heads = keys.shape[1]
+    group, pieces, device = heads // kv_heads, triton.cdiv(slots, PIECE), queries.device
+    sums = torch.empty(many * kv_heads, pieces, ROWS, dim, dtype=torch.float32, device=device)
+    tops, totals = torch.empty(2, many * kv_heads, pieces, ROWS, dtype=torch.float32, device=device)
+    out = torch.empty(many, heads, 1, dim, dtype=queries.dtype, device=device)
+    _pieces[(many * kv_heads, pieces)](
+        queries.contiguous(), keys.contiguous(), values.contiguous(), keys_at, values_at, length,
+        sums, tops, totals, scale, slots,
+        KIND=HALF[keys.dtype], H=kv_heads, G=group, R=ROWS, D=dim, P=PIECE, N=64, num_warps=4, num_stages=3,
+    )  # fmt: skip
+    _join[(many * kv_heads, group)](
+        sums, tops, totals, out, pieces, G=group, R=ROWS, D=dim, C=triton.next_power_of_2(pieces), num_warps=4
+    )
+    return out
+
+
+# What the catalyst attends to ---------------------------------------------------
+
+
+@triton.jit
+def _catalyst_logits(query, keys, place, ask, count, seen, scale):
+    logits = tl.dot(query, tl.trans(keys)) * scale
+    return tl.where(
+        (place[None, :] <= seen - count + ask[:, None]) & (place < seen)[None, :], logits, float("-inf")
+    )
+
+
+@triton.jit
+def _tops(
+    queries, keys, tops, totals, scale, count, asks, seen, qb, qh, qn, kb, kh,
+    H: tl.constexpr, G: tl.constexpr, D: tl.constexpr, N: tl.constexpr, M: tl.constexpr,
+):  # fmt: skip
+    """Maximum and total, over one piece of the keys, of every catalyst query of a KV head."""
+    row, piece = tl.program_id(0), tl.program_id(1)
+    batch, head = row // H, row % H
+    column, place = tl.arange(0, D), piece * N + tl.arange(0, N)
+    at = keys + batch * kb + head * kh + place[:, None] * D + column
+    key = tl.load(at, mask=(place < seen)[:, None], other=0.0)
+    start = 0
+    while start < asks:
+        index = start + tl.arange(0, M)
+        there = index < asks
+        member, ask = index // count, index % count
+        where = queries + batch * qb + (head * G + member) * qh + ask * qn
+        query = tl.load(where[:, None] + column, mask=there[:, None], other=0.0)
+        logits = _catalyst_logits(query, key, place, ask, count, seen, scale)
+        top = tl.max(logits, 1)
+        base = tl.where(top == float("-inf"), 0.0, top)
+        total = tl.sum(tl.exp(logits - base[:, None]), 1)
+        to = (row * tl.num_programs(1) + piece) * asks + index
+        tl.store(tops + to, top, mask=there)
+        tl.store(totals + to, total, mask=there)
+        start += M
+
+
+@triton.jit
+def _shares(
+    queries, keys, tops, totals, out, scale, count, asks, seen, pieces, qb, qh, qn, kb, kh,
+    H: tl.constexpr, G: tl.constexpr, D: tl.constexpr, N: tl.constexpr, M: tl.constexpr, C: tl.constexpr,
+):  # fmt: skip
+    """What the keys of one piece receive."""
+    row, piece = tl.program_id(0), tl.program_id(1)
+    batch, head = row // H, row % H
+    column, place = tl.arange(0, D), piece * N + tl.arange(0, N)
+    at = keys + batch * kb + head * kh + place[:, None] * D + column
+    key = tl.load(at, mask=(place < seen)[:, None], other=0.0)
+    received, other = tl.zeros((N,), tl.float32), tl.arange(0, C)
+    start = 0
+    while start < asks:
+        index = start + tl.arange(0, M)
+        there = index < asks
+        member, ask = index // count, index % count
+        where = queries + batch * qb + (head * G + member) * qh + ask * qn
+        query = tl.load(where[:, None] + column, mask=there[:, None], other=0.0)
+        logits = _catalyst_logits(query, key, place, ask, count, seen, scale)
+        of = (row * pieces + other)[:, None] * asks + index[None, :]
+        known = (other < pieces)[:, None] & there[None, :]
+        its_top = tl.load(tops + of, mask=known, other=float("-inf"))
+        top = tl.max(its_top, 0)
+        base = tl.where(top == float("-inf"), 0.0, top)
+        its_total = tl.load(totals + of, mask=known, other=0.0)
+        total = tl.sum(its_total * tl.exp(its_top - base[None, :]), 0)
+        share = tl.exp(logits - base[:, None]) / tl.where(total > 0, total, 1.0)[:, None]
+        received += tl.sum(tl.where(there[:, None], share, 0.0), 0)
+        start += M
+    tl.store(out + row * seen + place, received / G, mask=place < seen)
+
+
+def received(queries: Tensor, keys: Tensor, scale: float) -> Tensor:
+    """Attention [B, Hkv, S] that keys [B, Hkv, S, D] receive from the last queries. Oracle: `received`."""
+    batch, heads, count, dim = queries.shape
+    kv_heads, seen = keys.shape[1], keys.shape[2]
+    group, block = heads // kv_heads, 128
+    pieces = triton.cdiv(seen, block)
+    queries = queries if queries.stride(-1) == 1 else queries.contiguous()
+    tops, totals = torch.empty(
+        2, batch * kv_heads, pieces, group * count, dtype=torch.float32, device=keys.device
+    )
+    out = torch.empty(batch, kv_heads, seen, dtype=torch.float32, device=keys.device)
+    sizes = {"H": kv_heads, "G": group, "D": dim, "N": block, "M": 64, "num_warps": 4}
+    strides = (*queries.stride()[:3], *keys.stride()[:2])
+    grid = (batch * kv_heads, pieces)
+    _tops[grid](queries, keys, tops, totals, scale, count, group * count, seen, *strides, **sizes)
+    _shares[grid](
+        queries, keys, tops, totals, out, scale, count, group * count, seen, pieces, *strides,
+        C=triton.next_power_of_2(pieces), **sizes,
+    )  # fmt: skip
+    return out
+
+
+# Two attentions as one --------------------------------------------------------------
+
+
+@triton.jit
+def _merge(
+    new, old, new_lse, old_lse, rows, nb, nh, nq, ob, oh, oq,
+    H: tl.constexpr, D: tl.constexpr, N: tl.constexpr,
+):  # fmt: skip
+    head, block = tl.program_id(0), tl.program_id(1)
+    place, column = block * N + tl.arange(0, N), tl.arange(0, D)
+    here = place < rows
+    b, h = head // H, head % H
+    at = head.to(tl.int64) * rows + place
+    gap = tl.load(old_lse + at, mask=here, other=0.0) - tl.load(new_lse + at, mask=here, other=0.0)
+    share = tl.sigmoid(gap)[:, None]
+    to = new + b * nb + h * nh + place[:, None] * nq + column
+    a = tl.load(to, mask=here[:, None], other=0.0).to(tl.float32)
+    c = tl.load(old + b * ob + h * oh + place[:, None] * oq + column, mask=here[:, None], other=0.0).to(
+        tl.float32
+    )
+    tl.store(to, (a + share * (c - a)).to(new.dtype.element_ty), mask=here[:, None])
+
+
+def merge(new: Tensor, old: Tensor, new_lse: Tensor, old_lse: Tensor) -> Tensor:
+    """Two attentions [B, H, Q, D] over different keys as one, in the first's place. Oracle: `_merged`."""
+    batch, heads, rows, dim = new.shape
+    _merge[(batch * heads, triton.cdiv(rows, 32))](
+        new, old, new_lse.contiguous(), old_lse.contiguous(), rows, *new.stride()[:3], *old.stride()[:3],
+        H=heads, D=dim, N=32, num_warps=4,
+    )  # fmt: skip
+    return new

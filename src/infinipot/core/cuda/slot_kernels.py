@@ -1,0 +1,157 @@
+"""Triton kernels that move slots: a chunk's new entries, and the slots a distillation keeps in all layers.
+
+Each has a slow, obvious twin in plain torch that is its oracle, named in its docstring.
+"""
+
+from __future__ import annotations
+
+import torch
+import triton
+import triton.language as tl
+from torch import Tensor
+
+from infinipot.core.columns import COLUMNS, place
+from infinipot.core.cuda.attention_kernels import HALF
+
+# A layer's addresses in a table: one a column, in the order of `columns.COLUMNS`.
+STRIDE = tl.constexpr(len(COLUMNS))
+KEYS, VALUES = tl.constexpr(place("keys")), tl.constexpr(place("values"))
+SOURCE, NOVELTY, SUMMED = (
+    tl.constexpr(place("source")),
+    tl.constexpr(place("novelty")),
+    tl.constexpr(place("running")),
+)
+ANCHORS, WRITTEN = tl.constexpr(place("anchors")), tl.constexpr(place("written"))
+
+
+# A chunk's entries --------------------------------------------------------------
+
+
+@triton.jit
+def _append(
+    keys, values, to_keys, to_values, source, novelty, running, clock, fill, count, slots,
+    kb, kh, kn, vb, vh, vn, H: tl.constexpr, D: tl.constexpr, N: tl.constexpr,
+):  # fmt: skip
+    row, block = tl.program_id(0), tl.program_id(1)
+    batch, head = row // H, row % H
+    place, column = block * N + tl.arange(0, N), tl.arange(0, D)
+    here = place < count
+    to = row.to(tl.int64) * slots + fill + place
+    key = tl.load(keys + batch * kb + head * kh + place[:, None] * kn + column, mask=here[:, None])
+    tl.store(to_keys + to[:, None] * D + column, key, mask=here[:, None])
+    value = tl.load(values + batch * vb + head * vh + place[:, None] * vn + column, mask=here[:, None])
+    tl.store(to_values + to[:, None] * D + column, value, mask=here[:, None])
+    tl.store(source + to, tl.load(clock) + place, mask=here)
+    nothing = tl.zeros((N,), tl.float32)
+    tl.store(novelty + to, nothing, mask=here)
+    tl.store(running + to, nothing, mask=here)
+
+
+def append(keys: Tensor, values: Tensor, into: list[Tensor], clock: Tensor, fill: int) -> None:
+    """Write new entries [B, Hkv, n, D] after slot `fill` of a layer's columns. Oracle: `PotLayer.append`.
+
+    into: `columns.SLOTS`, in their order: keys, values [B, Hkv, S, D], then numbers [B, Hkv, S].
+    """
+    batch, heads, count, dim = keys.shape
+    keys, values = (x if x.stride(-1) == 1 else x.contiguous() for x in (keys, values))
+    _append[(batch * heads, triton.cdiv(count, 64))](
+        keys, values, *into, clock, fill, count, into[0].shape[2],
+        *keys.stride()[:3], *values.stride()[:3], H=heads, D=dim, N=64, num_warps=4,
+    )  # fmt: skip
+
+
+# Keeping slots, all layers at once ------------------------------------------------
+
+
+@triton.jit
+def _keep(
+    table, slots, cos, sin, anchored, count, capacity, max_anchors,
+    KIND: tl.constexpr, RUNNING: tl.constexpr, BH: tl.constexpr, D: tl.constexpr, N: tl.constexpr,
+):  # fmt: skip
+    """Move one head's chosen slots to the front; keys turn from their anchors.
+
+    Slots are sorted, so a block's sources lie at or after its targets: going through them in
+    order, with all of a block read before any of it is written, nothing is lost in place.
+    """
+    row, what = tl.program_id(0), tl.program_id(1)
+    layer, inner = row // BH, (row % BH).to(tl.int64)
+    at = table + layer * STRIDE
+    half = tl.arange(0, D // 2)
+    start = 0
+    while start < count:
+        place = start + tl.arange(0, N)
+        here = place < count
+        slot = tl.load(slots + row.to(tl.int64) * count + place, mask=here, other=0)
+        if what == 0:
+            keys = tl.multiple_of(tl.load(at + KEYS).to(tl.pointer_type(KIND)), 16) + inner * capacity * D
+            anchors = (
+                tl.multiple_of(tl.load(at + ANCHORS).to(tl.pointer_type(KIND)), 16) + inner * max_anchors * D
+            )
+            written = tl.load(at + WRITTEN).to(tl.pointer_type(tl.int64)) + inner * max_anchors
+            old = here & (slot < anchored)
+            new = here & (slot >= anchored)
+            from_new, from_old = keys + slot[:, None] * D + half, anchors + slot[:, None] * D + half
+            first = tl.where(
+                old[:, None],
+                tl.load(from_old, mask=old[:, None], other=0.0),
+                tl.load(from_new, mask=new[:, None], other=0.0),
+            )
+            second = tl.where(
+                old[:, None],
+                tl.load(from_old + D // 2, mask=old[:, None], other=0.0),
+                tl.load(from_new + D // 2, mask=new[:, None], other=0.0),
+            )
+            born = tl.where(old, tl.load(written + slot, mask=old, other=0), slot)
+            turn = (born - place)[:, None] * (D // 2) + half
+            c = tl.load(cos + turn, mask=here[:, None], other=0.0)
+            s = tl.load(sin + turn, mask=here[:, None], other=0.0)
+            a, b = first.to(tl.float32), second.to(tl.float32)
+            tl.debug_barrier()
+            to = place[:, None] * D + half
+            tl.store(keys + to, (a * c + b * s).to(KIND), mask=here[:, None])
+            tl.store(keys + to + D // 2, (b * c - a * s).to(KIND), mask=here[:, None])
+            tl.store(anchors + to, first, mask=here[:, None])
+            tl.store(anchors + to + D // 2, second, mask=here[:, None])
+            tl.store(written + place, born, mask=here)
+        elif what == 1:
+            values = tl.multiple_of(tl.load(at + VALUES).to(tl.pointer_type(KIND)), 16) + inner * capacity * D
+            column = tl.arange(0, D)
+            value = tl.load(values + slot[:, None] * D + column, mask=here[:, None])
+            tl.debug_barrier()
+            tl.store(values + place[:, None] * D + column, value, mask=here[:, None])
+        else:
+            source = tl.load(at + SOURCE).to(tl.pointer_type(tl.int64)) + inner * capacity
+            novelty = tl.load(at + NOVELTY).to(tl.pointer_type(tl.float32)) + inner * capacity
+            found, novel = tl.load(source + slot, mask=here), tl.load(novelty + slot, mask=here)
+            tl.debug_barrier()
+            tl.store(source + place, found, mask=here)
+            tl.store(novelty + place, novel, mask=here)
+            if RUNNING:
+                running = tl.load(at + SUMMED).to(tl.pointer_type(tl.float32)) + inner * capacity
+                summed = tl.load(running + slot, mask=here)
+                tl.debug_barrier()
+                tl.store(running + place, summed, mask=here)
+        start += N
+
+
+def keep(
+    table: Tensor,
+    slots: Tensor,
+    cos: Tensor,
+    sin: Tensor,
+    anchored: int,
+    capacity: int,
+    max_anchors: int,
+    dtype: torch.dtype,
+    running: bool,
+) -> None:
+    """Keep the slots [L, B, Hkv, n] of all layers, positions reset. Oracle: `PotLayer.keep`.
+
+    table [L, columns] holds the addresses of each layer's columns, in their order; cos, sin
+    [span, D / 2] are its rotation's tables.
+    """
+    layers, batch, heads, count = slots.shape
+    _keep[(layers * batch * heads, 3)](
+        table, slots, cos, sin, anchored, count, capacity, max_anchors,
+        KIND=HALF[dtype], RUNNING=running, BH=batch * heads, D=2 * cos.shape[-1], N=64, num_warps=8,
+    )  # fmt: skip

@@ -1,0 +1,50 @@
+"""Keeping slots in all layers of a pot at once: in one launch where a kernel serves, else layer by layer."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+from infinipot.core.cuda.dispatch import kernels
+from infinipot.core.pot_layer import PotLayer
+
+
+def keep_all(layers: Sequence[PotLayer], slots: Sequence[Tensor], table: Tensor | None) -> None:
+    """Keep the slots [B, Hkv, n] of every layer: in one launch where there is a table of addresses."""
+    fast = kernels(slots[0].device)
+    anchored = slots[0].shape[-1] <= layers[0].max_anchors
+    if table is None or fast is None or layers[0].last is not None or not anchored:
+        for layer, chosen in zip(layers, slots, strict=True):
+            layer.keep(chosen)
+        return
+    first, count = layers[0], slots[0].shape[-1]
+    fast.keep(
+        table,
+        torch.stack(list(slots)),
+        first.rotation.cos,
+        first.rotation.sin,
+        first.anchored,
+        first.capacity,
+        first.max_anchors,
+        first.keys.dtype,
+        first.summed,
+    )
+    for layer in layers:
+        layer.fill = layer.anchored = count
+        layer.catalyst = None
+
+
+def addresses(layers: Sequence[PotLayer]) -> Tensor | None:
+    """The table that `keep_all` needs, of layers that never move in memory; None where no kernel serves."""
+    first = layers[0]
+    fast = kernels(first.keys.device)
+    if fast is None or not fast.serves(first.keys, first.keys) or first.values.shape != first.keys.shape:
+        return None
+    alike = {(layer.keys.shape, layer.keys.dtype, layer.keys.device, id(layer.rotation)) for layer in layers}
+    turns = first.reset and not first.grows and first.rotation.width == first.keys.shape[-1]
+    if len(alike) > 1 or not turns:
+        return None
+    rows = [[tensor.data_ptr() for tensor in layer.tensors()] for layer in layers]
+    return torch.tensor(rows, dtype=torch.long, device=first.keys.device)

@@ -1,0 +1,38 @@
+"""What one forward pass is to do, decided before it runs: a cycle's plan is its captured graph's key."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+BLOCK = 2048  # most tokens in one forward: bounds activations when the pot is large
+LONG = 512  # tokens from which on a forward without distillation is worth a graph
+CAPTURE_AFTER = 4  # times a plan is carried out before it is captured: capturing costs as much as a few
+RECENT = 64  # last slots that survive a distillation between texts and answers, so that both stay coherent
+
+
+@dataclass(frozen=True)
+class CyclePlan:
+    """One forward pass: how many tokens, and what happens after them. Two equal plans are one computation.
+
+    tokens    new tokens of the text or prompt.
+    catalyst  tokens of the catalyst that run behind them in the same pass, and are dropped.
+    distil    reduce the pot to `budget` slots afterwards.
+    recent    last slots that stay whatever the policy says.
+    scored    somebody will ask how novel these tokens were, or what they attended to.
+    fill, anchored  of the pot before: the addresses a graph reads and writes follow from them.
+    follows   the hidden state before the first token is known.
+    """
+
+    tokens: int
+    catalyst: int
+    distil: bool
+    budget: int
+    recent: int
+    scored: bool
+    fill: int
+    anchored: int
+    follows: bool
+
+    def repeats(self, kept: int) -> bool:
+        """Say whether the same plan comes again and again, so that a graph pays; a text's end does not."""
+        return self.budget <= kept and (self.distil or self.tokens >= LONG)

@@ -1,0 +1,87 @@
+"""One answer on its way: which token comes next, how many may follow, whether the answer may fill the pot."""
+
+from __future__ import annotations
+
+from torch import Tensor
+
+from infinipot.reading import room
+from infinipot.reading.sampling import Generation, sample
+from infinipot.reading.session import PotSession
+
+
+def begin(session: PotSession, prompt: list[int], most: int, final: bool) -> tuple[Tensor, bool]:
+    """Write a prompt that an answer of up to `most` tokens follows, after making room for both.
+
+    Returns the last token's hidden state [1, 1, H], and whether the answer may fill the pot: then nothing of
+    the answer is ever distilled, and nothing can follow it. With `final` nothing will.
+    """
+    ends = session.state.head_tail
+    if ends is not None:
+        ends, prompt = room.cut(session, prompt, most)
+    room.before_question(session, len(prompt), most, final)
+    exhausts_pot = not session.distils or (final and len(prompt) + most <= session.pot.room)
+    if not exhausts_pot:
+        room.make_room(session, len(prompt), 1 + len(session.catalyst))
+    hidden = session.write(prompt, scored=not exhausts_pot or session.mode.distil == "prompt")
+    if session.mode.distil == "prompt":
+        session.distil(session.config.capacity)
+    if session.decodes_captured:
+        session.pot.reserve(session.pot.fill + most)  # so that nothing moves while answering
+    state = session.state
+    state.in_dialogue, state.head_tail = True, ends
+    state.exhausts_pot = exhausts_pot and session.distils
+    return hidden[:, -1:], exhausts_pot
+
+
+class Sequence:
+    """One answer: the session it is written into, the next token's logits, and how many tokens may follow."""
+
+    def __init__(
+        self,
+        session: PotSession,
+        hidden: Tensor,
+        exhausts_pot: bool,
+        wanted: Generation,
+        stop_ids: frozenset[int],
+        index: int = 0,
+    ) -> None:
+        self.session, self.exhausts_pot, self.index = session, exhausts_pot, index
+        self.wanted, self.left, self.stop_ids = wanted, wanted.max_new_tokens, stop_ids
+        self.source = wanted.generator(hidden.device)
+        self.logits = session.model.logits(hidden[:, -1])  # [1, V] of the next token
+        self.needs_novelty = "novelty" in session.needs and not exhausts_pot
+
+    @property
+    def is_full(self) -> bool:
+        """Say whether one more token means distilling after it."""
+        return self.session.is_full(self.exhausts_pot)
+
+    @property
+    def at_fixed_shapes(self) -> bool:
+        """Say whether tokens may be written at fixed shapes, as captured graphs want."""
+        return self.session.at_fixed_shapes(self.exhausts_pot)
+
+    def sample(self) -> Tensor:
+        """The next token [1], on the device."""
+        return sample(self.logits, self.wanted.temperature, self.source, self.wanted.top_p)
+
+    def advance(self, token: int) -> None:
+        """Write a token alone, distilling when that fills the pot."""
+        self.session.flush()
+        hidden = self.session.advance(token, self.exhausts_pot)
+        self.logits = self.session.model.logits(hidden[:, -1])
+
+    def take(self, hidden: Tensor, logits: Tensor, novelty: Tensor | None, counted: bool) -> None:
+        """Go on after a token that was written together with others'; `counted` if its pot knows of it."""
+        session, self.logits = self.session, logits
+        novelty = novelty if self.needs_novelty else None
+        if counted:
+            session.mark_written(hidden)
+            if novelty is not None:
+                session.pot.note_novelty(novelty[None])
+            return
+        session.mark_written()
+        uncounted = session.uncounted
+        uncounted.count, uncounted.hidden = uncounted.count + 1, hidden
+        if novelty is not None:
+            uncounted.novelty.append(novelty)
