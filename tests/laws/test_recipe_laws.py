@@ -129,7 +129,7 @@ def test_opening_slots_are_never_dropped(name: str) -> None:
         return
     one = reader(name, ToyModel(), opening=5)
     one.read(TEXT * 8)
-    list(one.generate(one._closing("so"), Generation(40)))
+    list(one.generate(one.closing("so"), Generation(40)))
     for layer in one.pot.pot_layers:
         assert (layer.source[:, :, :5] == torch.arange(5)).all()
 

@@ -24,7 +24,8 @@ FLAGS = [one.name for one in fields(ReaderState) if one.type == "bool"]
 
 
 def reader(name: str = "infinipot", **options: object) -> Reader:
-    return Recipe.named(name, capacity=48, **options).reader(MODEL, ByteTokenizer())
+    asks = {"catalyst": "a b"} if name == "infinipot" else {}
+    return Recipe.named(name, capacity=48, **asks, **options).reader(MODEL, ByteTokenizer())
 
 
 def same_state(a: ReaderState, b: ReaderState) -> None:

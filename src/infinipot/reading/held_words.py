@@ -44,44 +44,44 @@ class HeldWords:
         self, total: int = 0, places: array[int] | None = None, ids: array[int] | None = None
     ) -> None:
         self.total = total  # tokens ever written
-        self._places, self._ids = places or array("q"), ids or array("q")
-        self._limit = max(LEAST, 2 * len(self._ids))
+        self._places, self.ids = places or array("q"), ids or array("q")
+        self._limit = max(LEAST, 2 * len(self.ids))
 
     def __len__(self) -> int:
-        return len(self._ids)
+        return len(self.ids)
 
     def add(self, tokens: Iterable[int], pot: Pot) -> None:
         """Take note of tokens written into the pot."""
-        before = len(self._ids)
-        self._ids.extend(tokens)
-        more = len(self._ids) - before
+        before = len(self.ids)
+        self.ids.extend(tokens)
+        more = len(self.ids) - before
         self._places.extend(range(self.total, self.total + more))
         self.total += more
-        if len(self._ids) > self._limit:
+        if len(self.ids) > self._limit:
             self._forget(pot)
-            self._limit = max(LEAST, 2 * len(self._ids))
+            self._limit = max(LEAST, 2 * len(self.ids))
 
     def _forget(self, pot: Pot) -> None:
         """Drop what no head holds."""
         held = torch.cat([source.flatten().cpu() for source, _ in columns(pot)])
         places = torch.tensor(self._places)
         stays = torch.isin(places, held)
-        ids = torch.tensor(self._ids)
-        self._places, self._ids = array("q", places[stays].tolist()), array("q", ids[stays].tolist())
+        ids = torch.tensor(self.ids)
+        self._places, self.ids = array("q", places[stays].tolist()), array("q", ids[stays].tolist())
 
     def clear(self) -> None:
         """Forget everything."""
         self.total, self._limit = 0, LEAST
-        self._places, self._ids = array("q"), array("q")
+        self._places, self.ids = array("q"), array("q")
 
     def copy(self) -> HeldWords:
         """Return an independent copy."""
-        return HeldWords(self.total, self._places[:], self._ids[:])
+        return HeldWords(self.total, self._places[:], self.ids[:])
 
     def state(self, pot: Pot) -> State:
         """Return what of it the pot still holds."""
         self._forget(pot)
-        tensors = {"places": torch.tensor(self._places), "ids": torch.tensor(self._ids)}
+        tensors = {"places": torch.tensor(self._places), "ids": torch.tensor(self.ids)}
         return State(tensors, {"total": self.total})
 
     def restore(self, state: State) -> None:
@@ -91,19 +91,19 @@ class HeldWords:
         if places is None or ids is None or places.shape != ids.shape or not _sound(places, ids, total):
             raise InputError("this state's trace is damaged: make the pot again")
         self.total = total
-        self._places, self._ids = array("q", places.tolist()), array("q", ids.tolist())
-        self._limit = max(LEAST, 2 * len(self._ids))
+        self._places, self.ids = array("q", places.tolist()), array("q", ids.tolist())
+        self._limit = max(LEAST, 2 * len(self.ids))
 
     def words(self, columns: Iterable[Column], tokenizer: Tokenizer, first: int = 0) -> list[Word]:
         """Return the words that are held, in reading order; tokens before `first` are the prompt's."""
-        if not self._ids:
+        if not self.ids:
             return []
         places = torch.tensor(self._places)
         shares, novelty = _held(columns, places, self.total)
         seen = (shares > 0) & (places >= first)
         rows = zip(
             places[seen].tolist(),
-            torch.tensor(self._ids)[seen].tolist(),
+            torch.tensor(self.ids)[seen].tolist(),
             shares[seen].tolist(),
             novelty[seen].tolist(),
             strict=True,

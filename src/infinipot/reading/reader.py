@@ -90,7 +90,7 @@ class Reader:
         self._catalyst = catalyst or self._catalyst
         wanted = "catalyst" in self.session.needs
         text = catalyst_text(self._catalyst, question) if wanted else ""
-        self.session.catalyst = self._closing(text) if wanted else []
+        self.session.catalyst = self.closing(text) if wanted else []
         self.config.chunk(len(self.session.catalyst))
         if bare:
             self.frame = replace(self.frame, ask_before=())
@@ -174,7 +174,7 @@ class Reader:
 
     def check(self, question: str, max_new_tokens: int = 1) -> None:
         """Refuse a question that is too long for the pot, before anything long is read."""
-        self.require(len(self._closing(question)), max_new_tokens)
+        self.require(len(self.closing(question)), max_new_tokens)
 
     def require(self, count: int, max_new_tokens: int = 1) -> None:
         """Refuse a prompt of so many tokens if it is too long for the pot."""
@@ -188,9 +188,9 @@ class Reader:
         frame, ids = self.frame, self.tokenizer.encode(message)
         if self.session.state.in_dialogue:
             return [*frame.turn_before, *ids, *frame.turn_after]
-        return self._closing(message) if self._begun else [*ids, *frame.ask_after]
+        return self.closing(message) if self._begun else [*ids, *frame.ask_after]
 
-    def _closing(self, question: str) -> list[int]:
+    def closing(self, question: str) -> list[int]:
         """A question, or the catalyst, right after a text."""
         return [*self.frame.ask_before, *self.tokenizer.encode(question), *self.frame.ask_after]
 

@@ -63,7 +63,7 @@ def test_local_layers_come_back_too(family: str) -> None:
 
 def test_a_state_that_does_not_fit_leaves_an_empty_reader() -> None:
     first = reader()
-    first.config = replace(first.config, tail="distil")  # so that there are anchors
+    first.session.config = replace(first.config, tail="distil")  # so that there are anchors
     first.read(TEXT)
     good = cloned(first.state())
     wrong = {

@@ -219,11 +219,11 @@ def test_an_end_after_a_long_context_token_by_token() -> None:
     ids = [256, *(TEXT * 8).encode()]
     reader = model.recipe.reader(model.engine.model, Numbers(), bare=True)
     list(reader.reading_tokens([ids[1:-16]]))
-    hidden, brim = reader.open(ids[-16:], len(end), final=True)
+    hidden, brim = reader.begin_answer(ids[-16:], len(end), final=True)
     total = 0.0
     for token in end:
         total += model.engine.model.logits(hidden)[0, -1].log_softmax(-1)[token].item()
-        hidden = reader.advance(token, brim)
+        hidden = reader.session.advance(token, brim)
     found = model._loglikelihood_tokens([(None, ids, end)], disable_tqdm=True)
     assert found[0][0] == pytest.approx(total, rel=1e-5)
 

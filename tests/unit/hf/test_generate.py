@@ -27,7 +27,7 @@ def reader(family: str) -> Reader:
 def test_generate_gives_the_same_tokens_as_our_loop(family: str) -> None:
     potted = reader(family)
     assert potted.pot.cycles >= 3
-    ours = list(potted.fork().generate(potted._closing("what?"), Generation(16), final=True))
+    ours = list(potted.fork().generate(potted.closing("what?"), Generation(16), final=True))
     inputs = generate_inputs(potted, "what?", max_new_tokens=16)
     assert inputs.pop("eos_token_id") == [257]
     before = potted.pot.fill

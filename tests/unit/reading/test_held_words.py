@@ -45,7 +45,7 @@ def test_what_is_held_stands_where_it_stood(limit: int, monkeypatch: pytest.Monk
         shown |= set(range(word.start, word.end))
     assert shown == {place - opening for place in held if place >= opening}
     if limit == 50:
-        assert len(one.trace) < 2 * one.pot.slots
+        assert len(one.session.held_words) < 2 * one.pot.slots
     assert words_of(one.state(), one.tokenizer, opening) == one.words()
 
 
@@ -72,10 +72,10 @@ def test_answers_are_traced_too_and_a_fork_is_its_own() -> None:
     said = list(one.generate(list(b"def"), Generation(6)))
     one.read("ghi")
     list(one.answer("?", Generation(1)))
-    ids = one.trace._ids.tolist()
+    ids = one.session.held_words.ids.tolist()
     assert ids[len(one.frame.opening) :][: 6 + len(said)] == [*b"abcdef", *said]
-    assert len(twin.trace) == len(one.frame.opening) + 3
-    assert one.trace.total == one.pot.tokens
+    assert len(twin.session.held_words) == len(one.frame.opening) + 3
+    assert one.session.held_words.total == one.pot.tokens
 
 
 def test_a_damaged_trace_is_refused() -> None:

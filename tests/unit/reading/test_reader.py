@@ -53,7 +53,7 @@ def reader(capacity: int = 64, keep: int | None = None, share: float = 0.5, **op
 )
 def test_every_token_is_read_once_and_capacity_holds(pieces: list[str], capacity: int, format: str) -> None:
     potted = reader(capacity, format=format)
-    potted.model = Spy()
+    potted.session.model = Spy()
     seen, steps = potted.model.seen, 0
     for piece in pieces:
         for step in potted.reading(piece):
@@ -87,7 +87,7 @@ def test_an_answer_may_be_longer_than_the_pot() -> None:
     potted = reader(64)
     potted.read("once upon a time " * 10)
     potted.tokenizer = Endless()
-    answer = list(potted.generate(potted._closing("go on"), Generation(max_new_tokens=300)))
+    answer = list(potted.generate(potted.closing("go on"), Generation(max_new_tokens=300)))
     assert len(answer) == 300
     assert potted.pot.cycles > 8
     recent = potted.pot.pot_layers[0].source[0, :, potted.pot.fill - 4 : potted.pot.fill]
@@ -98,13 +98,13 @@ def test_nothing_of_a_long_question_is_lost() -> None:
     potted = reader(64, keep=40)
     potted.read("some words " * 12)
     before = potted.pot.tokens
-    prompt = potted._closing("q" * 36)  # 64 - 40 would not hold it: the pot is distilled harder
+    prompt = potted.closing("q" * 36)  # 64 - 40 would not hold it: the pot is distilled harder
     list(potted.generate(prompt, Generation(max_new_tokens=1)))
     layer = potted.pot.pot_layers[0]
     assert layer.source[0, 0, layer.fill - len(prompt) : layer.fill].tolist() == list(
         range(before, before + len(prompt))
     )
-    with pytest.raises(InputError, match=r"too long for a pot of 64.*--capacity \d+"):
+    with pytest.raises(InputError, match=r"too long for a pot of 64.*`capacity` \d+"):
         list(reader(64).answer("q" * 64))
 
 
@@ -140,14 +140,14 @@ def test_text_after_a_reply_opens_a_new_turn() -> None:
     frame = potted.frame
     assert potted.pot.tokens == before + 1 + len(frame.turn_before) + 4  # 1: the reply's last token
     assert potted.tokens_read == read + 4
-    assert potted.turn("so?") == potted._closing("so?")
+    assert potted.turn("so?") == potted.closing("so?")
     assert reader(format="chat").turn("so?") == [*b"so?", *frame.ask_after]
 
 
 def test_reading_nothing_from_a_full_pot_ends() -> None:
     potted = reader(64)
-    potted.read("x" * (potted._space() - len(potted.frame.opening)))
-    assert potted._space() == 0
+    potted.read("x" * (potted.session.space - len(potted.frame.opening)))
+    assert potted.session.space == 0
     potted.read("")
     assert potted.pot.cycles == 0
 
@@ -182,21 +182,21 @@ def test_the_last_chunk_is_settled_before_a_question_unless_told_otherwise() -> 
     text = "The quick brown fox jumps over the lazy dog. " * 9
     for tail, more in (("distil", 1), ("raw", 0)):
         potted = reader(64)
-        potted.config = replace(potted.config, tail=tail)
+        potted.session.config = replace(potted.config, tail=tail)
         potted.read(text)
         assert potted.pot.fill > potted.config.kept
         cycles = potted.pot.cycles
-        list(potted.generate(potted._closing("so"), Generation(1), final=True))
+        list(potted.generate(potted.closing("so"), Generation(1), final=True))
         assert potted.pot.cycles == cycles + more
     short = reader(64)
     short.read("fits")
-    list(short.generate(short._closing("so"), Generation(1), final=True))
+    list(short.generate(short.closing("so"), Generation(1), final=True))
     assert short.pot.cycles == 0
 
 
 def fitting(capacity: int = 64, **options) -> Reader:
     potted = reader(capacity, **options)
-    potted.config = replace(potted.config, tail="fill")
+    potted.session.config = replace(potted.config, tail="fill")
     return potted
 
 
@@ -207,8 +207,8 @@ def test_where_a_text_ends_as_much_stays_as_fits(length: int) -> None:
     potted.read(text)
     whole, spare = len(potted.frame.opening) + length, 1 + len(potted.session.catalyst)
     assert potted.pot.fill == min(whole, 65 - spare)
-    prompt, most = potted._closing("so"), 9
-    potted.open(prompt, most, final=True)
+    prompt, most = potted.closing("so"), 9
+    potted.begin_answer(prompt, most, final=True)
     room = 64 - len(prompt) - most
     assert potted.pot.fill - len(prompt) == (whole if whole <= room else max(32, room - spare))
     source = potted.pot.pot_layers[0].source[0, :, : potted.pot.fill]
@@ -229,7 +229,7 @@ def test_a_fitted_pot_is_asked_beside_a_longer_catalyst() -> None:
     longer = fitting(96, catalyst="a summary of everything")
     longer.restore(potted.state())
     list(longer.answer("so?", Generation(2)))
-    assert longer.pot.fill > 96 - 2 * len(longer.catalyst)
+    assert longer.pot.fill > 96 - 2 * len(longer.session.catalyst)
 
 
 @settings(max_examples=30, deadline=None)
@@ -322,7 +322,7 @@ def test_sizes_that_cannot_work_are_refused_before_reading() -> None:
 
 
 def test_without_catalyst_or_novelty_nothing_is_computed_for_them() -> None:
-    assert reader(share=1.0).catalyst == []
+    assert reader(share=1.0).session.catalyst == []
     potted = reader(share=0.0)
     potted.read("some text to read " * 9)
     assert potted.pot.cycles

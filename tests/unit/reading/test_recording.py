@@ -91,7 +91,7 @@ def test_recording_changes_nothing_that_is_read() -> None:
     cycles = len(watched.recording.tokens)
     assert watched.ask("What?", Generation(40)) == plain.ask("What?", Generation(40))
     assert len(watched.recording.tokens) == cycles, "a question on the side is not recorded"
-    assert watched.fork().recording is None
+    assert watched.fork().session.recording is None
 
 
 def test_a_file_is_small_and_brings_everything_back(tmp_path: Path) -> None:

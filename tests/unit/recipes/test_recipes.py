@@ -165,7 +165,7 @@ def test_a_truncated_talk_is_cut_afresh_at_every_turn() -> None:
         assert one.session.state.head_tail.total == before + 9 + len(said)
         assert one.pot.fill <= 64, turn
     assert list(one.session.state.head_tail.last)[-len(said) :] == said
-    with pytest.raises(InputError, match=r"too long for a pot of 64: .*--capacity \d+"):
+    with pytest.raises(InputError, match=r"too long for a pot of 64: .*`capacity` \d+"):
         list(one.answer("q" * 30, Generation(10)))
 
 
