@@ -38,7 +38,7 @@ def work(args: argparse.Namespace) -> None:
         if args.worker == "on":
             from infinipot.reading.recording import Recording
 
-            reader.recording = recording = Recording()
+            reader.session.recording = recording = Recording()
         start = time.perf_counter()
         done = reader.read(text)
         seconds = time.perf_counter() - start

@@ -11,7 +11,7 @@ import torch
 from infinipot.core.state import State
 from infinipot.errors import InfiniPotError
 from infinipot.reading.held_words import Word
-from infinipot.reading.reader import Progress
+from infinipot.reading.progress import Progress
 from infinipot.server.scheduler.pot_library import tenant_store
 from infinipot.server.scheduler.requests import (
     Answered,

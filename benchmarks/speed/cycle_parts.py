@@ -14,9 +14,8 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from infinipot.core.window_layer import WindowLayer
+from infinipot.reading.plan import BLOCK
 from infinipot.reading.reader import Reader
-from infinipot.reading.session import BLOCK
 from speed.ceilings import seconds
 
 VARIANTS = {
@@ -65,10 +64,10 @@ class Parts:
 
 def cycle_parts(reader: Reader, ids: list[int], rounds: int) -> Generator[str, None, Parts]:
     """Time the variants of a steady cycle, yielding before every round; the reader forgets what it read."""
-    chunk = reader.config.chunk(len(reader.catalyst))
+    chunk = reader.config.chunk(len(reader.session.catalyst))
     again = steady(reader, ids)
     reader.pot.lengths |= {chunk}  # as often as the complete cycle's: compiled like it
-    warm = 1 if reader.capture_obstacle else WARM
+    warm = 1 if reader.session.capture_obstacle else WARM
     turns: list[dict[str, float]] = []
     for turn in range(warm + rounds):
         yield f"parts of a cycle, {turn} of {warm + rounds}"
@@ -80,39 +79,28 @@ def cycle_parts(reader: Reader, ids: list[int], rounds: int) -> Generator[str, N
     reader.clear()
     turns = turns[warm:]
     middle = {f"{name}_ms": statistics.median(turn[name] for turn in turns) for name in VARIANTS}
-    return Parts(chunk, len(reader.catalyst), **middle, rounds=tuple(turns))
+    return Parts(chunk, len(reader.session.catalyst), **middle, rounds=tuple(turns))
 
 
 def steady(reader: Reader, ids: list[int]) -> Callable[[], None]:
     """Bring a reader to where a cycle begins; return what brings it there again."""
     reader.clear()
-    first = reader.config.capacity - len(reader.catalyst)
+    first = reader.config.capacity - len(reader.session.catalyst)
     write(reader, ids[:first], distil=True)
-    write(reader, ids[: reader.config.chunk(len(reader.catalyst))], distil=True)
+    write(reader, ids[: reader.config.chunk(len(reader.session.catalyst))], distil=True)
     return snapshot(reader)
 
 
 def snapshot(reader: Reader) -> Callable[[], None]:
-    """Return what puts a reader's pot back to how it is now; no tensor of it moves."""
-    reader.end()
-    saved = reader.pot.fork()
-    last = None if reader._last is None else reader._last.clone()  # a graph may write there again
-    windows = [(layer, layer.mark()) for layer in reader.pot.layers if isinstance(layer, WindowLayer)]
-
-    def again() -> None:
-        reader.end()
-        reader.pot.restore(saved)
-        for layer, mark in windows:
-            layer.rewind(mark)
-        reader._last, reader._pending, reader._fresh, reader._talking = last, [], False, False
-
-    return again
+    """Return what puts a reader back to how it is now; no tensor of its pot moves."""
+    before = reader.session.fork()
+    return lambda: reader.session.put_back(before)
 
 
 def write(reader: Reader, ids: list[int], distil: bool, scored: bool = True) -> None:
     """Write a chunk as the reader does: in blocks, distilling after the last."""
     for block, last in blocks(ids):
-        reader._write(block, distil=distil and last, scored=scored)
+        reader.session.write(block, distil=distil and last, scored=scored)
 
 
 def blocks(ids: list[int]) -> Iterator[tuple[list[int], bool]]:

@@ -18,7 +18,7 @@ from infinipot.bench.plan import SKIP, Plan
 from infinipot.bench.subject import Subject, open_subject
 from infinipot.bench.systems import QUESTION, WARM, Measurement, Pots, Transformers, read, reason, rows
 from infinipot.models import memory
-from infinipot.reading.batch import answer_all
+from infinipot.reading.answer import answer_all
 from infinipot.reading.sampling import Generation
 from infinipot.recipes.recipe import Recipe
 

@@ -17,10 +17,10 @@ from infinipot.common.out_of_memory import out_of_memory
 from infinipot.common.sizes import short
 from infinipot.hf import plain
 from infinipot.models import memory
-from infinipot.reading.decode import uncaptured
+from infinipot.reading.decode import decode_capture_failure
+from infinipot.reading.plan import BLOCK
 from infinipot.reading.reader import Reader
 from infinipot.reading.sampling import Generation
-from infinipot.reading.session import BLOCK
 from infinipot.recipes.recipe import Recipe
 
 About = dict[str, Any]  # columns of a system's rows that are known before anything is measured
@@ -160,19 +160,19 @@ def read(reader: Reader, ids: list[int]) -> None:
 
 def warming_length(reader: Reader, length: int) -> int:
     """Return the length of the shortest text of three capacities or more that ends like one of `length`."""
-    drops = reader.policy is not None and not reader.mode.grows
-    chunk = reader.config.chunk(len(reader.catalyst)) if drops else BLOCK
+    drops = reader.session.policy is not None and not reader.session.mode.grows
+    chunk = reader.config.chunk(len(reader.session.catalyst)) if drops else BLOCK
     least = WARM * reader.config.capacity
     return min(length, least + (length - least) % chunk)
 
 
 def engine(reader: Reader) -> str:
     """Return `captured`, or `plain` and why."""
-    if reader.capture_obstacle or reader.graphs is None:
-        return f"plain: {reader.capture_obstacle}"
-    if reader.graphs.reason:
-        return f"reading plain: {reader.graphs.reason}"
-    why = uncaptured(reader.model)
+    if reader.session.capture_obstacle or reader.session.graphs is None:
+        return f"plain: {reader.session.capture_obstacle}"
+    if reader.session.graphs.reason:
+        return f"reading plain: {reader.session.graphs.reason}"
+    why = decode_capture_failure(reader.model)
     return f"decoding plain: {why}" if why else "captured"
 
 

@@ -14,7 +14,8 @@ if TYPE_CHECKING:
     from rich.table import Table
 
     from infinipot.cli.given import Text
-    from infinipot.reading.reader import Progress, Reader
+    from infinipot.reading.progress import Progress
+    from infinipot.reading.reader import Reader
     from infinipot.recipes.recipe import Recipe
 
 SILENT = "the model answered nothing: try --format chat, or end the question with the beginning of its answer"
@@ -57,7 +58,7 @@ def summary(reader: Reader, recipe: Recipe | None = None) -> str:
     """One line about what was read, and what the reader of the line must know of the recipe."""
     step, peak = reader.progress(), peak_memory_bytes(str(reader.model.device))
     pot = f"pot of {step.capacity:,} entries" if step.capacity else f"{step.fill:,} entries, not bounded"
-    cut = reader.mode.prompt == "truncate"  # nothing was read yet, or only both ends
+    cut = reader.session.mode.prompt == "truncate"  # nothing was read yet, or only both ends
     took = "taken in" if cut else f"read in {step.seconds:.1f} s ({rate(step):,.0f}/s)"
     note = f"; {recipe.preset.name}: {recipe.note}" if recipe and recipe.note else ""
     return (
@@ -70,7 +71,7 @@ def costs(reader: Reader, phases: Sequence[str], clock: Sequence[float]) -> dict
     """Return the part of a JSON document that says what reading took, from the times between its phases."""
     spans = (after - before for before, after in pairwise(clock))
     return {
-        "engine": f"plain: {reader.capture_obstacle}" if reader.capture_obstacle else "captured",
+        "engine": f"plain: {why}" if (why := reader.session.capture_obstacle) else "captured",
         "peak_memory_bytes": peak_memory_bytes(str(reader.model.device)),
         "seconds": {phase: round(span, 3) for phase, span in zip(phases, spans, strict=True)},
     }

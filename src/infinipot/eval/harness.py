@@ -195,7 +195,7 @@ class InfiniPotLM(TemplateLM):  # type: ignore[misc]  # lm-eval's class has no t
         self, contexts: Sequence[str], stops: Sequence[Sequence[str]], wanted: Generation
     ) -> list[str]:
         """Read contexts one by one, then answer all of them together."""
-        voices, texts, said = [], [], [list[int]() for _ in contexts]
+        sequences, texts, said = [], [], [list[int]() for _ in contexts]
         while len(self._readers) < len(contexts):
             self._readers.append(untouched(self.recipe, self.engine.model, self._tokenizer))
         for index, (reader, context) in enumerate(zip(self._readers, contexts, strict=False)):
@@ -204,12 +204,12 @@ class InfiniPotLM(TemplateLM):  # type: ignore[misc]  # lm-eval's class has no t
             reader.clear()
             for _ in reader.reading_tokens([text]):
                 pass
-            voices.append(reader.sequence(prompt, wanted, final=True, index=index))
+            sequences.append(reader.sequence(prompt, wanted, final=True, index=index))
             texts.append(_Until(Detokenizer(self._tokenizer), stops[index]))
-        for index, token in decode(list(voices)):
+        for index, token in decode(list(sequences)):
             said[index].append(token)
             if texts[index].reached(token):
-                voices[index].left = 0  # it has said enough; the others go on
+                sequences[index].left = 0  # it has said enough; the others go on
         return [_cut(self.tok_decode(ids), ends) for ids, ends in zip(said, stops, strict=True)]
 
 

@@ -107,7 +107,7 @@ class Runner:
         self._forget()
 
     def _read_and_ask(self, jobs: Sequence[Job]) -> list[Outcome]:
-        readers, seconds, chorus = self._readers_for(jobs), [], DecodeBatch()
+        readers, seconds, batch = self._readers_for(jobs), [], DecodeBatch()
         for job, reader in zip(jobs, readers, strict=True):
             started = time.perf_counter()
             reader.read(job.example.text)
@@ -116,13 +116,13 @@ class Runner:
         answers = {}
         for job, reader in zip(jobs, readers, strict=True):
             prompt, wanted = reader.turn(job.example.question), Generation(job.example.new_tokens)
-            voice = reader.sequence(prompt, wanted, final=True)
-            answers[voice] = _Answer(reader, job.example.one_line)
-            chorus.add(voice)
-        while chorus.sequences:
-            for voice, token in chorus.step():
-                if not answers[voice].push(token):
-                    chorus.drop(voice)
+            sequence = reader.sequence(prompt, wanted, final=True)
+            answers[sequence] = _Answer(reader, job.example.one_line)
+            batch.add(sequence)
+        while batch.sequences:
+            for sequence, token in batch.step():
+                if not answers[sequence].push(token):
+                    batch.drop(sequence)
         return [
             Outcome(
                 answer.whole(),

@@ -95,7 +95,7 @@ def test_the_command_line_starts_without_torch_and_matplotlib() -> None:
 
 def test_a_short_text_warms_up_the_last_chunk_of_a_long_one(subject: Subject) -> None:
     reader = subject.reader(Recipe.named(capacity=96))
-    chunk = reader.config.chunk(len(reader.catalyst))
+    chunk = reader.config.chunk(len(reader.session.catalyst))
     short = warming_length(reader, 100_000)
     assert 3 * 96 <= short < 3 * 96 + chunk
     assert short % chunk == 100_000 % chunk

@@ -158,12 +158,12 @@ def test_a_short_answer_goes_on_when_one_with_more_slots_joins_it(monkeypatch) -
     alone = [list(reader.generate([65, 66], Generation(9), True)) for reader in two()]
     first, second = two()
     said: dict[Sequence, list[int]] = {}
-    chorus = decoding.DecodeBatch([first.sequence([65, 66], Generation(9), True)])
+    batch = decoding.DecodeBatch([first.sequence([65, 66], Generation(9), True)])
     for step in range(20):
         if step == 3:
-            chorus.add(second.sequence([65, 66], Generation(9), True, 1))
-        for voice, token in chorus.step():
-            said.setdefault(voice, []).append(token)
+            batch.add(second.sequence([65, 66], Generation(9), True, 1))
+        for sequence, token in batch.step():
+            said.setdefault(sequence, []).append(token)
     assert list(said.values()) == alone
     assert first.pot.pot_layers[0].capacity == second.pot.pot_layers[0].capacity
 

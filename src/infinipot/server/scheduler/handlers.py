@@ -14,9 +14,9 @@ from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 from infinipot.errors import ConfigError, InputError
-from infinipot.reading.decode import Voice as Sequence
-from infinipot.reading.progress import TextProgress
-from infinipot.reading.reader import Progress, Reader
+from infinipot.reading.progress import Progress, TextProgress
+from infinipot.reading.reader import Reader
+from infinipot.reading.sequence import Sequence
 from infinipot.server.scheduler import prompts, requests
 from infinipot.server.scheduler.pot_library import PotLibrary
 from infinipot.server.scheduler.slots import Slot
@@ -150,7 +150,7 @@ def _answer(
     for step in reader.reading_tokens(prompt.blocks()):
         tell(step, step.tokens_read - before)
         yield None
-    sequence = Sequence(0, reader, prompt.tail, wanted, final=False)
+    sequence = reader.sequence(prompt.tail, wanted)
     if not sequence.logits.amax().isfinite():  # drawing from them would end every answer of the batch
         raise InputError("the model's numbers overflow on this text or pot: ask otherwise, or read it again")
     tell(reader.progress(), prompt.total)

@@ -12,7 +12,7 @@ from typing import Literal
 
 from infinipot.common.out_of_memory import out_of_memory
 from infinipot.errors import InfiniPotError
-from infinipot.reading.reader import Progress
+from infinipot.reading.progress import Progress
 from infinipot.reading.sampling import Generation
 from infinipot.store import Card
 

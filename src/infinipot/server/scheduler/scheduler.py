@@ -18,11 +18,11 @@ from typing import Any
 from infinipot.engine import Engine
 from infinipot.errors import ConfigError
 from infinipot.reading.catalyst import catalyst_text
-from infinipot.reading.decode import Chorus as DecodeBatch
-from infinipot.reading.decode import Voice as Sequence
+from infinipot.reading.decode import DecodeBatch as DecodeBatch
 from infinipot.reading.held_words import Word
+from infinipot.reading.plan import BLOCK
 from infinipot.reading.sampling import Generation
-from infinipot.reading.session import BLOCK
+from infinipot.reading.sequence import Sequence
 from infinipot.recipes.recipe import Recipe
 from infinipot.server.scheduler import requests
 from infinipot.server.scheduler.handlers import Running
@@ -233,7 +233,7 @@ class Scheduler:
         if self.engine.model.device.type == "cpu":
             answering = any(running.sequence for running in self._running)
             for running in self._running:
-                running.reader.block = SMALL if answering else BLOCK
+                running.reader.session.block = SMALL if answering else BLOCK
 
     def _advance(self, running: Running, given: Callable[[], Any]) -> None:
         """Take one step of a handler, with what it was waiting for."""
@@ -252,7 +252,7 @@ class Scheduler:
 
     def _decode(self) -> None:
         """Make one token for every request that answers."""
-        if not self._batch.voices:
+        if not self._batch.sequences:
             return
         answering = {running.sequence: running for running in self._running if running.sequence}
         try:
