@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import time
+from itertools import chain
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from infinipot.cli import given as g
 from infinipot.cli.expand import Given, with_options
-from infinipot.cli.kept import Processed, find, opened
+from infinipot.cli.kept import find, opened
 from infinipot.cli.screen import costs, note, print_json, stream_answer, summary, watch_reading
 from infinipot.errors import InputError
 from infinipot.reading.catalyst import QUESTION, catalyst_text
 from infinipot.recipes.option import Option
-from infinipot.recipes.options import ANSWER, DEVICE, DTYPE, FILE, FORMAT, JSON, METHOD, MODEL, STORE
+from infinipot.recipes.options import ANSWER, FILE, JSON, READING, STORE
 from infinipot.store import open_store
 
 if TYPE_CHECKING:
@@ -25,7 +26,7 @@ Question = Annotated[str, typer.Argument(help="What to ask.")]
 POT = Option("pot", str, None, "Ask a pot that `infinipot read` kept, in place of files.", metavar="NAME")
 
 
-@with_options(FILE, POT, STORE, MODEL, *METHOD, FORMAT, DEVICE, DTYPE, *ANSWER, JSON)
+@with_options(FILE, POT, STORE, *READING, *ANSWER, JSON)
 def ask(question: Question, *, given: Given) -> None:
     """Read text of any length in a pot of fixed size, or take a kept pot; then answer a question about it."""
     catalyst_text(given["catalyst"] or QUESTION, question)
@@ -52,17 +53,19 @@ def ask(question: Question, *, given: Given) -> None:
     elif text:
         watch_reading(reader, text)
     clock.append(time.perf_counter())
-    processed = Processed(reader)
-    pieces = processed.passing(reader.answer(question, wanted))
+    before, answering = reader.pot.tokens, reader.answer(question, wanted)
+    first = next(answering, "")
+    processed = reader.pot.tokens - before
+    pieces = chain([first], answering)
     answer = "".join(pieces).strip() if given["json"] else stream_answer(pieces)
     clock.append(time.perf_counter())
     if given["json"]:
-        more = {"pot": pot, "tokens_processed": processed.tokens} if kept else {}
+        more = {"pot": pot, "tokens_processed": processed} if kept else {}
         phases = costs(reader, ("load", "read", "answer"), clock)
         print_json({**report(recipe, reader, answer), **phases, "model": engine.name, **more})
     elif kept:
         taken = f"pot '{pot}' of {kept.card.tokens_read:,} tokens in {clock[2] - clock[1]:.2f} s"
-        note(f"{taken}, {processed.tokens:,} tokens of question")
+        note(f"{taken}, {processed:,} tokens of question")
     else:
         note(summary(reader, recipe))
 

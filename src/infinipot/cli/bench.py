@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 from infinipot.cli.expand import Given, with_options
 from infinipot.cli.screen import print_json
-from infinipot.common.sizes import short, size
-from infinipot.errors import ConfigError, InputError
+from infinipot.common.sizes import short
+from infinipot.errors import InputError
 from infinipot.models.catalog import DEFAULT_MODEL
 from infinipot.recipes.option import Option
 from infinipot.recipes.options import DECLARED, DEVICE, DTYPE, JSON, MODEL, POT, RECIPE
@@ -23,15 +23,17 @@ if TYPE_CHECKING:
 
 WHAT = "What is measured"
 POTS = tuple(one for one in DECLARED.values() if one.name not in ("capacity", "catalyst"))
+LENGTHS = Option("lengths", int, None, "Tokens of text: 32k,1m.", least=1, shown="32k")
+DOCUMENTS = Option("documents", int, None, "Documents answered at once: 1,8.", least=1)
 OPTIONS = (
     replace(MODEL, default=None, shown=DEFAULT_MODEL),
     Option("random", str, None, "Random weights of a shape: llama-3-8b, smollm2, ...", POT, metavar="SHAPE"),
     replace(RECIPE.listed(WHAT), help="Recipes, with commas between."),
-    Option("lengths", str, None, "Tokens of text: 32k,1m.", WHAT, shown="32k"),
+    LENGTHS.listed(WHAT),
     replace(DECLARED["capacity"].listed(WHAT), help="KV entries per layer and head: 2k,4k."),
     *POTS,
     Option("new_tokens", int, 64, "Tokens of every answer; the first 8 are not timed.", WHAT),
-    Option("documents", str, None, "Documents answered at once: 1,8.", WHAT),
+    DOCUMENTS.listed(WHAT),
     Option("transformers", bool, True, "Measure plain transformers beside the recipes.", WHAT),
     Option("limit", float, 600.0, "Seconds that plain transformers may take for one text.", WHAT),
     DEVICE,
@@ -53,11 +55,11 @@ def bench(*, given: Given) -> None:
     plan = Plan(
         model=given["model"] or ("" if given["random"] else DEFAULT_MODEL),
         random=given["random"] or "",
-        recipes=tuple(part.strip() for part in given["recipe"].split(",") if part.strip()),
-        lengths=() if only else sizes(given["lengths"] or "32k", "lengths"),
-        capacities=sizes(given["capacity"], "capacity"),
+        recipes=RECIPE.parse_list(given["recipe"]),
+        lengths=() if only else LENGTHS.parse_list(given["lengths"] or "32k"),
+        capacities=DECLARED["capacity"].parse_list(given["capacity"]),
         options={name: value for name, value in given.of(POTS).items() if value is not None},
-        documents=sizes(given["documents"], "documents") if given["documents"] else (),
+        documents=DOCUMENTS.parse_list(given["documents"]) if given["documents"] else (),
         command=("infinipot", *map(title, sys.argv[1:])),
         **{name: given[name] for name in same},
     )
@@ -72,20 +74,13 @@ def bench(*, given: Given) -> None:
     if as_json:
         print_json(told)
         return
+    from rich.console import Console
+
     from infinipot.bench.tables import tables
 
-    show(tables(told))
-
-
-def sizes(text: str, name: str) -> tuple[int, ...]:
-    """Read 4096, 32k or 1m, or several with commas between."""
-    try:
-        found = tuple(dict.fromkeys(size(part.strip()) for part in text.split(",") if part.strip()))
-    except ValueError as error:
-        found, text = (), str(error)
-    if not found:
-        raise ConfigError(f"`{name}` is '{text}'", field=name, remedy="use numbers such as 4096, 32k or 1m")
-    return found
+    console = Console(width=None if sys.stdout.isatty() else 100)
+    for part in tables(told):
+        console.print(part, highlight=False)
 
 
 def write(path: Path, text: str) -> None:
@@ -117,12 +112,3 @@ def drawn(work: Generator[str | Measurement, None, dict[str, Any]], quiet: bool)
                 time = f"first token after {one.first_token_s:.2f} s" if not one.failed else one.failed
                 line = f"{one.system} at {short(one.length)}: {time}"
                 console.print(line, style="dim", highlight=False, markup=False, soft_wrap=True)
-
-
-def show(parts: Any) -> None:
-    """Print tables, at a hundred columns where no terminal says otherwise."""
-    from rich.console import Console
-
-    console = Console(width=None if sys.stdout.isatty() else 100)
-    for part in parts:
-        console.print(part, highlight=False)

@@ -13,27 +13,16 @@ from infinipot.cli.expand import Given, flag, with_options
 from infinipot.cli.screen import note, stream_answer, summary, watch_reading
 from infinipot.errors import InputError
 from infinipot.reading.catalyst import catalyst_text
-from infinipot.recipes.options import (
-    ANSWER,
-    DEVICE,
-    DIALOGUE,
-    DTYPE,
-    FILE,
-    FORMAT,
-    JSON,
-    METHOD,
-    MODEL,
-    changed,
-)
+from infinipot.recipes.options import ANSWER, DIALOGUE, FILE, FORMAT, JSON, READING, changed
 
 if TYPE_CHECKING:
     from infinipot.reading.reader import Reader
 
 FILES = replace(FILE, help="UTF-8 text to read before the talk; repeat for several.")
-LAYOUT = replace(FORMAT, shown=DIALOGUE)
+TALKING = tuple(replace(one, shown=DIALOGUE) if one is FORMAT else one for one in READING)
 
 
-@with_options(FILES, MODEL, *METHOD, LAYOUT, DEVICE, DTYPE, *changed(ANSWER, max_new_tokens=256), JSON)
+@with_options(FILES, *TALKING, *changed(ANSWER, max_new_tokens=256), JSON)
 def chat(*, given: Given) -> None:
     """Talk with a model, one line a turn; end with an empty line, /quit or Ctrl-D.
 

@@ -28,10 +28,8 @@ def demo(*, given: Given) -> None:
     from infinipot.recipes.recipe import Recipe
 
     # The embedded model is so small that the raw end of a text outweighs the rest: not fitted (ADR 15).
-    recipes = [
-        Recipe.named("infinipot", capacity=given["capacity"], tail="distil"),
-        Recipe.named("truncate", capacity=given["capacity"]),
-    ]
+    size = given["capacity"]
+    recipes = (Recipe.named(capacity=size, tail="distil"), Recipe.named("truncate", capacity=size))
     book = logbook(given["days"], given["seed"])
     engine = g.open_engine(given)
     reader, short = (engine.reader(replace(recipe, format=engine.format)) for recipe in recipes)
@@ -85,13 +83,8 @@ def _show(rows: list[dict[str, Any]], costs: dict[str, Any], reader: Reader, mod
     console, size = Console(), f"{costs['capacity']:,}"
     table = plain_table(("AT", "QUESTION", "TRUTH", f"POT OF {size}", f"TRUNCATED TO {size}"))
     for row in rows:
-        table.add_row(
-            f"{row['depth']:.0%}",
-            row["question"],
-            row["truth"],
-            _verdict(row["pot"], row["pot_right"]),
-            _verdict(row["truncated"], row["truncated_right"]),
-        )
+        said = (_verdict(row[which], row[f"{which}_right"]) for which in ("pot", "truncated"))
+        table.add_row(f"{row['depth']:.0%}", row["question"], row["truth"], *said)
     console.print(table)
     console.print(
         f"\n{summary(reader)}\n"

@@ -16,48 +16,38 @@ from infinipot.cli.screen import print_json
 from infinipot.errors import ConfigError
 from infinipot.eval.tasks.registry import make, task_options, tasks
 from infinipot.recipes.option import Option
-from infinipot.recipes.options import CHOICE, DECLARED, DEVICE, DTYPE, FORMAT, JSON, MODEL, RECIPE, SET
+from infinipot.recipes.options import CHOICE, DECLARED, ENGINE, FORMAT, JSON, RECIPE, SET
 
 if TYPE_CHECKING:
     from infinipot.eval.evaluate import Evaluation, Workers
     from infinipot.eval.grid import Grid
 
 GRID, RUN = "Grid: commas between several values", "Run"
-CATALYST = replace(
-    CHOICE["catalyst"],
-    help="Names, or a text of your own; give it again for several texts. by-task is question where a task "
-    "asks one, general elsewhere.",
-    shown="question; by-task for longbench",
-    group=GRID,
-    many=True,
+_PROMPTS = (
+    "Names, or a text of your own; give it again for several texts. by-task is question where a task asks "
+    "one, general elsewhere."
 )
-LISTED = tuple(one.listed(GRID) for one in (RECIPE, *DECLARED.values()) if one.name != "catalyst")
+CATALYST = replace(CHOICE["catalyst"], help=_PROMPTS, shown="the task's", group=GRID, many=True)
+LISTED = tuple(one for one in (RECIPE, *DECLARED.values()) if one.name != "catalyst")
 SETS = replace(SET, help="Setting of a recipe, e.g. heavy=4,64.", metavar="NAME=VALUES", group=GRID)
 RUNNING = (
     Option("limit", int, None, "Examples of each part of the task.", RUN, least=1, shown="all"),
     Option("seed", int, 0, "Draws keys and hay.", RUN, least=0),
     Option("out", Path, None, "Folder of the run: new, or one to go on with.", RUN, shown="results/TASK"),
 )
+_ENGINE = "here, or ray: one model a worker of a Ray cluster."
+_BATCH = "Answers given together; each has a pot of its own."
 WORK = (
-    Option(
-        "engine", str, "here", "here, or ray: one model a worker of a Ray cluster.", RUN, metavar="here|ray"
-    ),
+    Option("engine", str, "here", _ENGINE, RUN, choices=("here", "ray")),
     Option("address", str, None, "The Ray cluster's.", RUN, shown="one on this machine"),
     Option("workers", int, None, "On a Ray cluster.", RUN, least=1, shown="one a GPU, else one a node"),
-    Option(
-        "batch",
-        int,
-        None,
-        "Answers given together; each has a pot of its own.",
-        RUN,
-        least=1,
-        shown="8 on a GPU, else 1",
-    ),
+    Option("batch", int, None, _BATCH, RUN, least=1, shown="8 on a GPU, else 1"),
 )
+GRIDS = (*(one.listed(GRID) for one in LISTED), CATALYST, SETS)
 Name = Annotated[str, typer.Argument(metavar="TASK", help=f"{', '.join(tasks())}.")]
 
 
-@with_options(*LISTED, CATALYST, SETS, *task_options(), *RUNNING, MODEL, FORMAT, DEVICE, DTYPE, *WORK, JSON)
+@with_options(*GRIDS, *task_options(), *RUNNING, *ENGINE, FORMAT, *WORK, JSON)
 def evaluate(task: Name, *, given: Given) -> None:
     """Measure recipes on a task: every recipe with every combination of the options that apply to it.
 
@@ -74,21 +64,17 @@ def evaluate(task: Name, *, given: Given) -> None:
 
 def grid_of(given: Given, catalyst: str) -> Grid:
     """Read the lists, and refuse what cannot work before any model is loaded."""
-    from infinipot.eval import lists
-    from infinipot.eval.grid import Grid
+    from infinipot.eval.grid import Grid, catalyst_names
 
     values: dict[str, tuple[Any, ...]] = {
-        one.name: lists.several(one, given[one.name])
-        for one in (RECIPE, *DECLARED.values())
-        if one.name != "catalyst" and given[one.name] is not None
+        one.name: one.parse_list(given[one.name]) for one in LISTED if given[one.name] is not None
     }
     for text in given["set"] or []:
         name, found, value = (part.strip() for part in text.partition("="))
         if not found or not value:
-            remedy = "use NAME=VALUE, with commas between several"
-            raise ConfigError(f"'{text}' is no setting", field="set", remedy=remedy)
-        values[name] = tuple(lists.parts(value))
-    catalysts = lists.names(given["catalyst"] or [catalyst])
+            raise ConfigError(f"'{text}' is no setting", field="set", remedy="use NAME=VALUE,VALUE")
+        values[name] = tuple(dict.fromkeys(part.strip() for part in value.split(",") if part.strip()))
+    catalysts = catalyst_names(given["catalyst"] or [catalyst])
     grid = Grid(values.pop("recipe"), values.pop("capacity"), catalysts, values)
     grid.cells()
     return grid
@@ -111,8 +97,6 @@ def _finish(wanted: Evaluation, workers: Workers, as_json: bool) -> None:
 
 def _workers(given: Given) -> Workers:
     engine, batch = given["engine"], given["batch"]
-    if engine not in ("here", "ray"):
-        raise ConfigError(f"unknown engine '{engine}'", field="engine", remedy="use here or ray")
     if engine == "here":
         for name in ("address", "workers"):
             if given[name]:

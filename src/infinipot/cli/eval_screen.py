@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import sys
 import time
+from collections import deque
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from infinipot.cli.screen import note, plain_table
+from infinipot.cli.screen import BAR, ELAPSED, LEFT, bars, note, plain_table
 
 if TYPE_CHECKING:
     from infinipot.eval.evaluate import Step
@@ -29,12 +30,9 @@ def watch(steps: Iterator[Step], out: Path, quiet: bool) -> None:
 
     try:
         if quiet:
-            for _ in remembered():
-                pass
-        elif sys.stderr.isatty():
-            _bar(remembered())
+            deque(remembered(), maxlen=0)
         else:
-            _lines(remembered())
+            (_bar if sys.stderr.isatty() else _lines)(remembered())
     except KeyboardInterrupt:
         if last:
             done = f"{last.done:,} of {last.total:,} rows are in {out}"
@@ -43,27 +41,15 @@ def watch(steps: Iterator[Step], out: Path, quiet: bool) -> None:
 
 
 def _bar(steps: Iterator[Step]) -> None:
-    from rich.console import Console
-    from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
-
-    columns = (
-        BarColumn(bar_width=24),
-        TextColumn("{task.fields[rows]} rows"),
-        TimeElapsedColumn(),
-        TextColumn("left"),
-        TimeRemainingColumn(),
-        TextColumn("{task.fields[cell]}", markup=False),
-    )
-    with Progress(*columns, console=Console(stderr=True), transient=True, speed_estimate_period=600) as bars:
-        task = bars.add_task("", total=1.0, rows="loading, 0", cell="")
+    columns = (BAR, "{task.fields[rows]} rows", ELAPSED, "to go", LEFT, "{task.fields[cell]}")
+    with bars(*columns, transient=True, speed_estimate_period=600) as shown:
+        task = shown.add_task("", total=1.0, rows="loading, 0", cell="")
         for step in steps:
-            rows = f"{step.done:,} of {step.total:,}"
-            bars.update(task, completed=step.work, rows=rows, cell=_cell(step))
+            shown.update(task, completed=step.work, rows=f"{step.done:,} of {step.total:,}", cell=_cell(step))
 
 
 def _lines(steps: Iterator[Step]) -> None:
-    started, told = time.monotonic(), time.monotonic()
-    first = 0.0
+    started, told, first = time.monotonic(), time.monotonic(), 0.0
     for number, step in enumerate(steps):
         if number == 0:
             started, first = time.monotonic(), step.work

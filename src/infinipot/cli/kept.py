@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -88,17 +87,3 @@ def opened(given: Given, kept: Kept | None, recipe: Recipe) -> tuple[Engine, Rec
         return kept.engine(), recipe
     engine = g.open_engine(given)
     return engine, g.laid_out(recipe, given, engine)
-
-
-class Processed:
-    """Counts the tokens that were written from now until an answer's first token."""
-
-    def __init__(self, reader: Reader) -> None:
-        self._pot, self._before, self.tokens = reader.pot, reader.pot.tokens, 0
-
-    def passing(self, pieces: Iterable[str]) -> Iterator[str]:
-        """Pass an answer through."""
-        for index, piece in enumerate(pieces):
-            if index == 0:
-                self.tokens = self._pot.tokens - self._before
-            yield piece

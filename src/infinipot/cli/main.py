@@ -33,17 +33,12 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-app.command("ask")(ask.ask)
-app.command("bench")(bench.bench)
-app.command("chat")(chat.chat)
-app.command("demo")(demo.demo)
+for command in (ask.ask, bench.bench, chat.chat, demo.demo, inspect.inspect, read.read, recipes.recipes):
+    app.command(command.__name__)(command)
 app.command("eval")(eval.evaluate)
 app.command("harness", help=harness.HELP, context_settings=harness.CONTEXT, no_args_is_help=True)(
     harness.harness
 )
-app.command("inspect")(inspect.inspect)
-app.command("read")(read.read)
-app.command("recipes")(recipes.recipes)
 app.command("report")(report.report)
 app.command("serve")(serve.serve)
 app.add_typer(models.app, name="models")

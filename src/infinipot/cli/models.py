@@ -1,7 +1,6 @@
 """`infinipot models`: see, pull and remove models; and the bar that every first pull shows.
 
-Parses, calls `hf.store` and prints. Imports nothing heavy: `--help` and `list`
-must answer at once, so rich comes in only where something is drawn.
+Imports nothing heavy: `--help` and `list` must answer at once.
 """
 
 from __future__ import annotations
@@ -10,13 +9,13 @@ import sys
 import time
 from collections.abc import Generator, Iterator
 from contextlib import closing
-from dataclasses import asdict, dataclass
 from itertools import chain, groupby
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
-from infinipot.cli.screen import megabytes, plain_table, print_json
+from infinipot.cli.expand import Given, with_options
+from infinipot.cli.screen import BAR, ELAPSED, JSON, bars, megabytes, plain_table, print_json, say
 from infinipot.models import cache as store
 from infinipot.models import catalog
 from infinipot.models.download import Progress
@@ -24,30 +23,15 @@ from infinipot.models.download import Progress
 app = typer.Typer(help="See, pull and remove models.", no_args_is_help=True)
 
 Alias = Annotated[str, typer.Argument(help="A name from `infinipot models list`.")]
-Json = Annotated[bool, typer.Option("--json", help="Print one JSON document.")]
-
-
-@dataclass(frozen=True)
-class Row:
-    """One line of the list."""
-
-    alias: str
-    title: str
-    download_bytes: int
-    disk_bytes: int | None
-    installed: bool
-    default: bool
-    format: str
-    licence: str
-    note: str
 
 
 @app.command("list")
-def list_models(as_json: Json = False) -> None:
+@with_options(JSON)
+def list_models(*, given: Given) -> None:
     """List the models that can be pulled by name."""
     rows = list(_rows())
-    if as_json:
-        print_json({"home": str(store.root()), "models": [asdict(row) for row in rows]}, indent=2)
+    if given["json"]:
+        print_json({"home": str(store.root()), "models": rows}, indent=2)
         return
     from rich.console import Console
 
@@ -56,16 +40,17 @@ def list_models(as_json: Json = False) -> None:
     for column in (0, 2, 3):
         table.columns[column].no_wrap = True
     for row in rows:
-        name = f"{row.alias} *" if row.default else row.alias
-        disk = "-" if row.disk_bytes is None else megabytes(row.disk_bytes)
-        there = "yes" if row.installed else "no"
-        table.add_row(name, row.title, megabytes(row.download_bytes), disk, there, row.licence)
+        name = f"{row['alias']} *" if row["default"] else row["alias"]
+        disk = "-" if row["disk_bytes"] is None else megabytes(row["disk_bytes"])
+        there = "yes" if row["installed"] else "no"
+        table.add_row(name, row["title"], megabytes(row["download_bytes"]), disk, there, row["licence"])
     table.caption = "* used when no model is named"
     Console().print(table)
 
 
 @app.command()
-def pull(alias: Alias, as_json: Json = False) -> None:
+@with_options(JSON)
+def pull(alias: Alias, *, given: Given) -> None:
     """Download a model and make it ready to load; does nothing when it is already there."""
     release = catalog.find(alias)
     fresh, start = store.card(alias) is None, time.monotonic()
@@ -74,24 +59,18 @@ def pull(alias: Alias, as_json: Json = False) -> None:
     draw_pull(store.pull(alias))
     ready = next(model for model in store.installed() if model.card.alias == alias)
     seconds = round(time.monotonic() - start, 1)
-    if as_json:
-        told = {"alias": alias, "path": str(ready.path), "disk_bytes": ready.size}
-        print_json({**told, "pulled": fresh, "seconds": seconds}, indent=2)
-    else:
-        print(
-            f"{alias} is ready in {ready.path}"
-            + (f" ({seconds:.0f} s)" if fresh else " (it was already there)")
-        )
+    told = {"alias": alias, "path": str(ready.path), "disk_bytes": ready.size}
+    took = f"{seconds:.0f} s" if fresh else "it was already there"
+    line = f"{alias} is ready in {ready.path} ({took})"
+    say(given["json"], {**told, "pulled": fresh, "seconds": seconds}, line)
 
 
 @app.command()
-def rm(alias: Alias, as_json: Json = False) -> None:
+@with_options(JSON)
+def rm(alias: Alias, *, given: Given) -> None:
     """Delete a pulled model."""
     freed = store.remove(alias)
-    if as_json:
-        print_json({"alias": alias, "freed_bytes": freed}, indent=2)
-    else:
-        print(f"removed {alias}, {megabytes(freed)} freed")
+    say(given["json"], {"alias": alias, "freed_bytes": freed}, f"removed {alias}, {megabytes(freed)} freed")
 
 
 def draw_pull(progress: Generator[Progress, None, None]) -> None:
@@ -103,35 +82,26 @@ def draw_pull(progress: Generator[Progress, None, None]) -> None:
 
 
 def _draw(steps: Iterator[Progress]) -> None:
-    from rich.console import Console
-    from rich.progress import BarColumn, TextColumn, TimeElapsedColumn
-    from rich.progress import Progress as Bars
-
-    amount = TextColumn("{task.fields[amount]}", justify="right")
-    columns = (TextColumn("{task.description:<11}"), BarColumn(), amount, TimeElapsedColumn())
-    with Bars(*columns, console=Console(stderr=True)) as bars:
+    with bars("{task.description:<11}", BAR, "{task.fields[amount]}", ELAPSED) as shown:
         for stage, group in groupby(steps, key=lambda step: step.stage):
-            task = bars.add_task(stage, total=None, amount="")
+            task = shown.add_task(stage, total=None, amount="")
             for step in group:
-                bars.update(task, completed=step.done, total=step.total or None, amount=_amount(step))
-            bars.update(task, completed=1, total=1)
+                amount = f"{step.done / 1e6:.0f} of {megabytes(step.total)}" if step.total else ""
+                shown.update(task, completed=step.done, total=step.total or None, amount=amount)
+            shown.update(task, completed=1, total=1)
 
 
-def _amount(step: Progress) -> str:
-    return f"{step.done / 1e6:.0f} of {megabytes(step.total)}" if step.total else ""
-
-
-def _rows() -> Iterator[Row]:
+def _rows() -> Iterator[dict[str, Any]]:
     sizes = {model.card.alias: model.size for model in store.installed()}
     for release in catalog.RELEASES:
-        yield Row(
-            alias=release.alias,
-            title=release.title,
-            download_bytes=release.size,
-            disk_bytes=sizes.get(release.alias),
-            installed=release.alias in sizes,
-            default=release.alias == catalog.DEFAULT_MODEL,
-            format=release.format,
-            licence=release.licence,
-            note=release.note,
-        )
+        yield {
+            "alias": release.alias,
+            "title": release.title,
+            "download_bytes": release.size,
+            "disk_bytes": sizes.get(release.alias),
+            "installed": release.alias in sizes,
+            "default": release.alias == catalog.DEFAULT_MODEL,
+            "format": release.format,
+            "licence": release.licence,
+            "note": release.note,
+        }

@@ -6,17 +6,15 @@ Parses, calls the store and prints. No model is loaded; torch only to check a fi
 from __future__ import annotations
 
 import json
-from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
 from infinipot.cli.expand import Given, with_options
-from infinipot.cli.screen import megabytes, plain_table, print_json
+from infinipot.cli.screen import JSON, megabytes, plain_table, print_json, say
 from infinipot.errors import InputError, StoreError
 from infinipot.recipes.option import Option
-from infinipot.recipes.options import JSON as JSON_OF_ANSWERS
 from infinipot.recipes.options import STORE
 from infinipot.store import Card, PotStore, open_store
 
@@ -25,7 +23,6 @@ app = typer.Typer(help="See, remove, export and import kept pots.", no_args_is_h
 Name = Annotated[str, typer.Argument(help="A name from `infinipot pots list`.")]
 Target = Annotated[Path, typer.Argument(help="A file to write, or a folder for NAME.pot.")]
 Exported = Annotated[Path, typer.Argument(help="A file that `infinipot pots export` wrote.")]
-JSON = replace(JSON_OF_ANSWERS, group="", help="Print one JSON document.")
 REPLACE = Option("replace", bool, False, "Replace what has that name.")
 NAME = Option("name", str, None, "The pot's name.", shown="the file's")
 
@@ -77,7 +74,7 @@ def show(name: Name, *, given: Given) -> None:
 def rm(name: Name, *, given: Given) -> None:
     """Delete a pot."""
     open_store(given["store"]).remove(name)
-    _say(given, {"pot": name, "removed": True}, f"removed pot '{name}'")
+    say(given["json"], {"pot": name, "removed": True}, f"removed pot '{name}'")
 
 
 @app.command()
@@ -86,7 +83,7 @@ def export(name: Name, path: Target, *, given: Given) -> None:
     """Write a pot, checked, to a file that `infinipot pots import` takes."""
     path = path / f"{name}.pot" if path.is_dir() else path
     card = open_store(given["store"]).export(name, path, given["replace"])
-    _say(given, {**_told(name, card), "path": str(path)}, f"wrote pot '{name}' to {path}")
+    say(given["json"], {**_told(name, card), "path": str(path)}, f"wrote pot '{name}' to {path}")
 
 
 @app.command("import")
@@ -97,11 +94,7 @@ def bring(path: Exported, *, given: Given) -> None:
         raise InputError(f"cannot read {path}: there is no such file")
     name = path.name.removesuffix(".pot") if given["name"] is None else given["name"]
     card = open_store(given["store"]).bring(path, name, given["replace"])
-    _say(given, _told(name, card), f"pot '{name}' is there: {card.title}")
-
-
-def _say(given: Given, told: dict[str, Any], line: str) -> None:
-    print_json(told, indent=2) if given["json"] else print(line)
+    say(given["json"], _told(name, card), f"pot '{name}' is there: {card.title}")
 
 
 def _card(shop: PotStore, name: str) -> Card | StoreError:

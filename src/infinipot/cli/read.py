@@ -14,7 +14,7 @@ from infinipot.cli.screen import costs, note, print_json, summary, watch_reading
 from infinipot.errors import InputError
 from infinipot.reading.catalyst import catalyst_text
 from infinipot.recipes.option import Option
-from infinipot.recipes.options import DEVICE, DTYPE, FILE, FORMAT, JSON, METHOD, MODEL, STORE
+from infinipot.recipes.options import FILE, JSON, READING, STORE
 from infinipot.store import open_store
 from infinipot.text.files import title as named
 
@@ -28,7 +28,7 @@ KEEPING = (
 )
 
 
-@with_options(FILE, *KEEPING, STORE, MODEL, *METHOD, FORMAT, DEVICE, DTYPE, JSON)
+@with_options(FILE, *KEEPING, STORE, *READING, JSON)
 def read(*, given: Given) -> None:
     """Read text of any length in a pot of fixed size, and keep the pot for `infinipot ask --pot`."""
     from infinipot.store.match import card_of

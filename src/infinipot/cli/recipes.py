@@ -2,25 +2,33 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from infinipot.cli.expand import Given, with_options, worded
-from infinipot.cli.screen import print_json
+from infinipot.cli.screen import JSON, print_json
 from infinipot.recipes.option import Option
 
 if TYPE_CHECKING:
+    from rich.table import Table
+
     from infinipot.recipes.preset import Preset
 
 Name = Annotated[str | None, typer.Argument(help="Show one recipe in full.")]
-OPTIONS = (
-    Option("json", bool, False, "Print one JSON document."),
-    Option("markdown", bool, False, "Print the page of the docs."),
-)
+HEAD = """# Recipes
+
+Made by `infinipot recipes --markdown`. Use one with `--recipe NAME`, change its settings with
+`--set NAME=VALUE`; in the library, `load(recipe=NAME, setting=value)`. The last column says whose
+attention, or whose surprise, the choice rests on: what is not named is not computed.
+
+| recipe | bounds | what it does | chooses by |
+|---|---|---|---|"""
+MARKDOWN = Option("markdown", bool, False, "Print the page of the docs.")
 
 
-@with_options(*OPTIONS)
+@with_options(JSON, MARKDOWN)
 def recipes(name: Name = None, *, given: Given) -> None:
     """List the recipes: InfiniPot, its ablations, and the other systems of the paper's tables."""
     from infinipot.recipes.presets import find, presets
@@ -32,26 +40,33 @@ def recipes(name: Name = None, *, given: Given) -> None:
     elif given["markdown"]:
         print(markdown(chosen))
     elif name:
-        _show_one(chosen[0])
+        from rich.console import Console
+
+        Console().print(_pairs({key: worded(_plain(told)) for key, told in chosen[0].describe().items()}))
     else:
         _show_all(chosen)
 
 
 def _show_all(chosen: list[Preset]) -> None:
     from rich.console import Console
-    from rich.table import Table
 
     console = Console()
     for heading, bounded in (("MEMORY IS BOUNDED", True), ("MEMORY GROWS WITH THE TEXT", False)):
-        table = Table(box=None, show_header=False, pad_edge=False, title_justify="left", title=heading)
-        table.title_style = "bold" if bounded else "bold yellow"
-        table.add_column(style="bold", no_wrap=True)
-        table.add_column()
-        for preset in chosen:
-            if preset.bounded == bounded:
-                table.add_row(preset.name, _lines(preset))
-        console.print(table)
+        console.print(heading, style="bold" if bounded else "bold yellow")
+        rows = {preset.name: _lines(preset) for preset in chosen if preset.bounded == bounded}
+        console.print(_pairs(rows))
     console.print("See infinipot recipes NAME for one with its settings.", style="dim")
+
+
+def _pairs(rows: Mapping[str, str]) -> Table:
+    from rich.table import Table
+
+    table = Table(box=None, show_header=False, pad_edge=False)
+    table.add_column(style="bold", no_wrap=True)
+    table.add_column(overflow="fold")
+    for name, text in rows.items():
+        table.add_row(name, text)
+    return table
 
 
 def _lines(preset: Preset) -> str:
@@ -67,18 +82,6 @@ def _lines(preset: Preset) -> str:
     return f"{preset.summary}.\n[dim]{worded('. '.join(filter(None, facts)))}.[/dim]\n"
 
 
-def _show_one(preset: Preset) -> None:
-    from rich.console import Console
-    from rich.table import Table
-
-    table = Table(box=None, show_header=False, pad_edge=False)
-    table.add_column(style="bold", no_wrap=True)
-    table.add_column(overflow="fold")
-    for heading, value in preset.describe().items():
-        table.add_row(heading, worded(_plain(value)))
-    Console().print(table)
-
-
 def _plain(value: Any) -> str:
     if isinstance(value, dict):
         return ", ".join(f"{knob}={default}" for knob, default in value.items()) or "none"
@@ -87,18 +90,8 @@ def _plain(value: Any) -> str:
 
 def markdown(chosen: list[Preset]) -> str:
     """Return docs/recipes.md."""
-    lines = [
-        "# Recipes",
-        "",
-        "Made by `infinipot recipes --markdown`. Use one with `--recipe NAME`, change its settings with",
-        "`--set NAME=VALUE`; in the library, `load(recipe=NAME, setting=value)`. The last column says whose",
-        "attention, or whose surprise, the choice rests on: what is not named is not computed.",
-        "",
-        "| recipe | bounds | what it does | chooses by |",
-        "|---|---|---|---|",
-    ]
-    for preset in chosen:
-        lines.append(f"| `{preset.name}` | {preset.bounds} | {preset.summary} | {preset.needs} |")
+    lines = [HEAD]
+    lines += [f"| `{one.name}` | {one.bounds} | {one.summary} | {one.needs} |" for one in chosen]
     for preset in chosen:
         stated = preset.describe()
         lines += ["", f"## `{preset.name}`", "", f"{preset.summary}.", ""]

@@ -9,8 +9,10 @@ from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 from infinipot.models.peak_memory import peak_memory_bytes
+from infinipot.recipes.option import Option
 
 if TYPE_CHECKING:
+    from rich.progress import Progress as Bars
     from rich.table import Table
 
     from infinipot.cli.given import Text
@@ -18,6 +20,8 @@ if TYPE_CHECKING:
     from infinipot.reading.reader import Reader
     from infinipot.recipes.recipe import Recipe
 
+JSON = Option("json", bool, False, "Print one JSON document.")
+BAR, ELAPSED, LEFT = "bar", "elapsed", "left"
 SILENT = "the model answered nothing: try --format chat, or end the question with the beginning of its answer"
 
 
@@ -26,32 +30,30 @@ def watch_reading(reader: Reader, text: Text, label: str = "reading") -> None:
     if not sys.stderr.isatty():
         reader.read(text.pieces)
         return
-    from rich.console import Console
-    from rich.progress import BarColumn, TextColumn, TimeElapsedColumn
-    from rich.progress import Progress as Bars
-
     from infinipot.reading.progress import TextProgress
 
-    columns = (
-        TextColumn("{task.description}"),
-        BarColumn(bar_width=24),
-        TextColumn("{task.fields[state]}"),
-        TimeElapsedColumn(),
-    )
     part, before = TextProgress(reader.tokenizer, text.pieces), reader.tokens_read
-    with Bars(*columns, console=Console(stderr=True), transient=True) as bars:
-        task = bars.add_task(label, total=text.total, state="")
+    with bars("{task.description}", BAR, "{task.fields[state]}", ELAPSED, transient=True) as shown:
+        task = shown.add_task(label, total=text.total, state="")
         for step in reader.reading_tokens(part.tokens()):
             done = part.read(step.tokens_read - before)
-            bars.update(task, completed=done, state=_state(step, str(reader.model.device)))
+            shown.update(task, completed=done, state=_state(step, str(reader.model.device)))
+
+
+def bars(*columns: str, **more: Any) -> Bars:
+    """Return a progress display on standard error; a column is BAR, ELAPSED, LEFT or a text."""
+    from rich.console import Console
+    from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+
+    own = {BAR: BarColumn(bar_width=24), ELAPSED: TimeElapsedColumn(), LEFT: TimeRemainingColumn()}
+    made = [own.get(column) or TextColumn(column, markup=False) for column in columns]
+    return Progress(*made, console=Console(stderr=True), **more)
 
 
 def _state(step: Progress, device: str) -> str:
     pot = f"pot {step.fill:,}/{step.capacity:,}" if step.capacity else f"cache {step.fill:,}, growing"
-    return (
-        f"{step.tokens_read:,} tokens  {rate(step):,.0f}/s  {step.cycles} cycles  "
-        f"{pot}  {gigabytes(peak_memory_bytes(device))}"
-    )
+    read = f"{step.tokens_read:,} tokens  {rate(step):,.0f}/s  {step.cycles} cycles"
+    return f"{read}  {pot}  {gigabytes(peak_memory_bytes(device))}"
 
 
 def summary(reader: Reader, recipe: Recipe | None = None) -> str:
@@ -60,11 +62,9 @@ def summary(reader: Reader, recipe: Recipe | None = None) -> str:
     pot = f"pot of {step.capacity:,} entries" if step.capacity else f"{step.fill:,} entries, not bounded"
     cut = reader.session.mode.prompt == "truncate"  # nothing was read yet, or only both ends
     took = "taken in" if cut else f"read in {step.seconds:.1f} s ({rate(step):,.0f}/s)"
-    note = f"; {recipe.preset.name}: {recipe.note}" if recipe and recipe.note else ""
-    return (
-        f"{step.tokens_read:,} tokens {took}, {step.cycles} cycles, {pot}, "
-        f"peak memory {gigabytes(peak)}{note}"
-    )
+    known = f"; {recipe.preset.name}: {recipe.note}" if recipe and recipe.note else ""
+    read = f"{step.tokens_read:,} tokens {took}, {step.cycles} cycles, {pot}"
+    return f"{read}, peak memory {gigabytes(peak)}{known}"
 
 
 def costs(reader: Reader, phases: Sequence[str], clock: Sequence[float]) -> dict[str, Any]:
@@ -94,10 +94,12 @@ def megabytes(count: int) -> str:
 
 def note(text: str) -> None:
     """Say something beside the answer: dim, and on standard error."""
-    if sys.stderr.isatty():
-        print(f"\x1b[2m{text}\x1b[0m", file=sys.stderr)
-    else:
-        print(text, file=sys.stderr)
+    print(f"\x1b[2m{text}\x1b[0m" if sys.stderr.isatty() else text, file=sys.stderr)
+
+
+def say(as_json: bool, document: dict[str, Any], line: str) -> None:
+    """Print what was done, as a JSON document or as a line."""
+    print_json(document, indent=2) if as_json else print(line)
 
 
 def print_json(document: Any, indent: int | None = None) -> None:

@@ -7,7 +7,7 @@ has the same name in every run.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, fields, replace
 from itertools import product
 from typing import Any
@@ -124,6 +124,15 @@ class Cell:
             catalyst = QUESTION if asks else "general"
         format: Format = self.recipe.format if chat is not False else "plain"
         return replace(self.recipe, catalyst=catalyst, format=format)
+
+
+def catalyst_names(given: Iterable[str]) -> tuple[str, ...]:
+    """Read names that may be texts: `general,question`, but a text of several words keeps its commas."""
+    found: list[str] = []
+    for text in given:
+        pieces = [part.strip() for part in text.split(",") if part.strip()]
+        found += pieces if all(len(piece.split()) == 1 for piece in pieces) else [text.strip()]
+    return tuple(dict.fromkeys(found))
 
 
 def _takes(preset: Preset, option: str) -> bool:

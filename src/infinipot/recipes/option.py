@@ -75,6 +75,13 @@ class Option:
         self.check(value)
         return value
 
+    def parse_list(self, text: str) -> tuple[Any, ...]:
+        """Return the values of a text with commas between them, each once, in the order given."""
+        found = tuple(dict.fromkeys(self.parse(part) for part in text.split(",") if part.strip()))
+        if not found:
+            raise self._wrong(text, "name one value, or several with commas between")
+        return found
+
     def _parsed(self, text: str) -> Any:
         if self.kind is bool:
             if text.lower() not in ("true", "false"):

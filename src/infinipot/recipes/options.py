@@ -6,7 +6,7 @@ A new option of a recipe takes three places: a declaration among `SIZES`, a fiel
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -23,16 +23,14 @@ DTYPE = Option("dtype", str, "auto", "auto, float32, bfloat16, float16, mixed.",
 ENGINE = (MODEL, DEVICE, DTYPE)
 
 RECIPE = Option("recipe", str, "infinipot", "Method; `infinipot recipes` lists them.", POT, short="r")
-FORMAT = Option(
-    "format",
-    str,
-    None,
-    "Prompt layout.",
-    POT,
-    choices=("chat", "plain"),
-    shown="what measures better for the model",
-)
+MEASURED = "what measures better for the model"
+FORMAT = Option("format", str, None, "Prompt layout.", POT, choices=("chat", "plain"), shown=MEASURED)
 SET = Option("set", str, None, "Setting of the recipe, e.g. heavy=64.", POT, metavar="NAME=VALUE", many=True)
+
+
+_ENTRIES = "KV entries per layer and head, never exceeded."
+_END = "A text's end, before a question: distil it, fill the pot with it, or leave it raw."
+_PROMPT = "general, general-1, general-2, question, padding, unrelated, or a text of your own."
 
 
 def _named(*options: Option) -> dict[str, Option]:
@@ -40,37 +38,14 @@ def _named(*options: Option) -> dict[str, Option]:
 
 
 SIZES = _named(  # fields of PotConfig by the same names, and `step`
-    Option(
-        "capacity",
-        int,
-        DEFAULT_CAPACITY,
-        "KV entries per layer and head, never exceeded.",
-        POT,
-        applies="sized",
-    ),
+    Option("capacity", int, DEFAULT_CAPACITY, _ENTRIES, POT, applies="sized"),
     Option("keep", int, None, "Entries left after a distillation.", POT, shown="half", share=True),
     Option("step", int, None, "Entries dropped at a time; another way to say `keep`.", POT, shown=THEIRS),
     Option("opening", int, None, "First slots that are never dropped.", POT, shown="0", applies="chooses"),
-    Option(
-        "tail",
-        str,
-        None,
-        "A text's end, before a question: distil it, fill the pot with it, or leave it raw.",
-        POT,
-        choices=("distil", "fill", "raw"),
-        shown=THEIRS,
-    ),
+    Option("tail", str, None, _END, POT, choices=("distil", "fill", "raw"), shown=THEIRS),
 )
 CHOICE = _named(  # how a method chooses what to keep; a setting of the policy by the same name, if it has one
-    Option(
-        "catalyst",
-        str,
-        None,
-        "general, general-1, general-2, question, padding, unrelated, or a text of your own.",
-        POT,
-        metavar="NAME|TEXT",
-        shown="question in ask, general in chat",
-    ),
+    Option("catalyst", str, None, _PROMPT, POT, metavar="NAME|TEXT", shown="question in ask, else general"),
     Option("novelty", float, None, "Share of kept entries chosen by novelty.", POT, shown="0.5"),
     Option("pool", int, None, "Neighbouring slots whose scores are pooled.", POT, shown="7; 1 = off"),
     Option("pooling", str, None, "How they are pooled.", POT, choices=("mean", "max"), shown="mean"),
@@ -79,6 +54,8 @@ DECLARED: Mapping[str, Option] = SIZES | CHOICE
 """Everything `Recipe.named` takes by declaration; further settings are the policy's own."""
 METHOD = (RECIPE, *DECLARED.values(), SET)
 """What makes a recipe, beside the layout of its prompts."""
+READING = (MODEL, *METHOD, FORMAT, DEVICE, DTYPE)
+"""What a command takes that reads a text."""
 
 ANSWER = (
     Option("max_new_tokens", int, 128, "Longest answer.", REPLY),
@@ -86,24 +63,12 @@ ANSWER = (
     Option("seed", int, None, "Makes sampling repeatable.", REPLY),
 )
 JSON = Option("json", bool, False, "Print exactly one JSON document.", REPLY)
-FILE = Option(
-    "file",
-    str,
-    None,
-    "UTF-8 text to read; repeat for several, - for standard input.",
-    short="f",
-    many=True,
-)
-STORE = Option(
-    "store",
-    str,
-    None,
-    "Where pots are kept: a folder, or an address such as s3://bucket/pots.",
-    shown="your own",
-    variable="INFINIPOT_STORE",
-)
+_TEXT = "UTF-8 text to read; repeat for several, - for standard input."
+FILE = Option("file", str, None, _TEXT, short="f", many=True)
+_PLACE = "Where pots are kept: a folder, or an address such as s3://bucket/pots."
+STORE = Option("store", str, None, _PLACE, shown="your own", variable="INFINIPOT_STORE")
 
 
-def changed(options: tuple[Option, ...], **defaults: Any) -> tuple[Option, ...]:
+def changed(options: Iterable[Option], **defaults: Any) -> tuple[Option, ...]:
     """Return the options with other defaults, where a command has its own."""
     return tuple(replace(one, default=defaults.get(one.name, one.default)) for one in options)

@@ -16,7 +16,7 @@ from infinipot.bench.plan import Plan
 from infinipot.bench.subject import Subject, open_subject
 from infinipot.bench.systems import Measurement, Pots, Transformers, rows, warming_length
 from infinipot.bench.tables import number, remarks
-from infinipot.cli.bench import sizes
+from infinipot.cli.bench import LENGTHS
 from infinipot.cli.main import app
 from infinipot.errors import ConfigError, InfiniPotError
 from infinipot.recipes.recipe import Recipe
@@ -157,7 +157,7 @@ def test_numbers_have_three_digits() -> None:
     [
         (["--random", "lama-3-8b"], "did you mean 'llama-3-8b'"),
         (["--lengths", "64"], "fits into a pot of 96.*lengths"),
-        (["--lengths", "many"], "such as 4096, 32k or 1m"),
+        (["--lengths", "many"], "such as 2048 or 4k"),
         (["--recipe", "infinipott"], "did you mean 'infinipot'"),
         (["--new-tokens", "4"], "at least 10"),
         (["--model", "smollm2"], "measures one model"),
@@ -176,4 +176,4 @@ def test_bad_input_is_refused_in_one_line(words: list[str], hint: str) -> None:
 
 @pytest.mark.parametrize(("text", "wanted"), [("32k,1m", (32768, 1048576)), (" 4096 ,4k,", (4096,))])
 def test_numbers_as_people_write_them(text: str, wanted: tuple[int, ...]) -> None:
-    assert sizes(text, "lengths") == wanted
+    assert LENGTHS.parse_list(text) == wanted

@@ -169,6 +169,7 @@ def test_chat_keeps_the_talk_in_the_pot(model: str) -> None:
             "too long",
         ),
         (["asc"], "ask"),
+        (["eval", "passkey", "--engine", "spark"], "'spark' is not one of 'here', 'ray'"),
         (["models", "pull", "nothing"], "nothing"),
     ],
 )

@@ -117,7 +117,6 @@ def test_errors_and_bad_rows_are_told_at_the_end(tmp_path: Path) -> None:
         (["eval", "passkey", "--set", "heavy"], "'heavy' is no setting"),
         (["eval", "passkey", "--set", "heavy=4"], "unknown setting of recipe 'infinipot' 'heavy'"),
         (["eval", "passkey", "--catalyst", "generl"], "did you mean 'general'?"),
-        (["eval", "passkey", "--engine", "spark"], "unknown engine 'spark': use here or ray"),
         (["eval", "passkey", "--workers", "2"], "is for `engine` ray"),
         (["eval", "longbench", "--data", "nowhere"], "there is no folder nowhere"),
         (

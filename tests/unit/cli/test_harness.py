@@ -92,4 +92,4 @@ def test_the_command_runs_a_task(tasks: Path, model: str) -> None:
 def test_a_wrong_task_is_one_line(tasks: Path) -> None:
     done = command("harness", "--tasks", "letters_sy", "--include_path", str(tasks))
     assert (done.returncode, "Traceback" in done.stderr) == (2, False), done.stderr
-    assert "infinipot: Tasks not found: letters_sy; `infinipot harness ls tasks` lists them" in done.stderr
+    assert "infinipot: Tasks not found: letters_sy: `infinipot harness ls tasks` lists them" in done.stderr

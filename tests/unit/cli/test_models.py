@@ -103,10 +103,10 @@ def test_interrupted_bar_closes_the_pull(monkeypatch: pytest.MonkeyPatch) -> Non
         finally:
             closed.append(True)
 
-    def interrupt(step: Progress) -> str:
+    def interrupt(count: int) -> str:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(models, "_amount", interrupt)
+    monkeypatch.setattr(models, "megabytes", interrupt)
     steps = pull()  # held here, so that only closing it, not losing it, ends it
     with pytest.raises(KeyboardInterrupt):
         models.draw_pull(steps)

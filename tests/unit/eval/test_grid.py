@@ -8,8 +8,7 @@ import pytest
 
 from infinipot.core.config import PotConfig
 from infinipot.errors import ConfigError
-from infinipot.eval import lists
-from infinipot.eval.grid import BY_TASK, Grid
+from infinipot.eval.grid import BY_TASK, Grid, catalyst_names
 from infinipot.recipes.options import SIZES
 from infinipot.recipes.recipe import Recipe
 
@@ -110,10 +109,10 @@ def test_what_cannot_work_is_one_line(options: dict[str, object], says: str) -> 
 
 
 def test_lists_as_people_type_them() -> None:
-    assert lists.several(SIZES["capacity"], "8k, 128K,1m,8192") == (8192, 131072, 1048576)
-    assert lists.several(SIZES["keep"], "0.5,2048,0.250") == (0.5, 2048, 0.25)
-    assert lists.several(SIZES["tail"], "raw, fill") == ("raw", "fill")
-    assert lists.names(["general,question", "List names, dates and keys"]) == (
+    assert SIZES["capacity"].parse_list("8k, 128K,1m,8192") == (8192, 131072, 1048576)
+    assert SIZES["keep"].parse_list("0.5,2048,0.250") == (0.5, 2048, 0.25)
+    assert SIZES["tail"].parse_list("raw, fill") == ("raw", "fill")
+    assert catalyst_names(["general,question", "List names, dates and keys"]) == (
         "general",
         "question",
         "List names, dates and keys",
@@ -133,9 +132,9 @@ def test_lists_as_people_type_them() -> None:
 )
 def test_a_part_that_is_not_of_its_kind_is_named(option: str, text: str) -> None:
     with pytest.raises(ConfigError, match=rf"{option} is '{text}': use "):
-        lists.several(SIZES[option], f"raw,{text}" if option == "tail" else f"1,{text}")
-    with pytest.raises(ConfigError, match=f"{option} is empty"):
-        lists.several(SIZES[option], " , ")
+        SIZES[option].parse_list(f"raw,{text}" if option == "tail" else f"1,{text}")
+    with pytest.raises(ConfigError, match=f"{option} is ' , ': name one value"):
+        SIZES[option].parse_list(" , ")
 
 
 def test_every_size_of_a_pot_is_an_option_and_part_of_a_cell() -> None:
