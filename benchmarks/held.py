@@ -15,8 +15,8 @@ from itertools import count as numbers
 
 import torch
 
+from infinipot.common.sizes import size
 from infinipot.engine import Engine, open_engine
-from infinipot.eval.lists import size
 from infinipot.eval.tasks.passkey import STATEMENT, Passkey, passkey, score
 from infinipot.reading.held_words import columns
 from infinipot.reading.reader import Reader

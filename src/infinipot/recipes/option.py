@@ -79,7 +79,8 @@ class Option:
         """Return the values of a text with commas between them, each once, in the order given."""
         found = tuple(dict.fromkeys(self.parse(part) for part in text.split(",") if part.strip()))
         if not found:
-            raise self._wrong(text, "name one value, or several with commas between")
+            remedy = "name one value, or several with commas between"
+            raise ConfigError(f"{self.name} is empty", field=self.name, remedy=remedy)
         return found
 
     def _parsed(self, text: str) -> Any:

@@ -133,7 +133,7 @@ def test_lists_as_people_type_them() -> None:
 def test_a_part_that_is_not_of_its_kind_is_named(option: str, text: str) -> None:
     with pytest.raises(ConfigError, match=rf"{option} is '{text}': use "):
         SIZES[option].parse_list(f"raw,{text}" if option == "tail" else f"1,{text}")
-    with pytest.raises(ConfigError, match=f"{option} is ' , ': name one value"):
+    with pytest.raises(ConfigError, match=f"{option} is empty: name one value"):
         SIZES[option].parse_list(" , ")
 
 

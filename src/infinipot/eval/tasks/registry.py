@@ -15,7 +15,6 @@ from typing import Any
 import infinipot.eval.tasks
 from infinipot.common.suggest import find
 from infinipot.errors import ConfigError
-from infinipot.eval import lists
 from infinipot.eval.tasks.task import Task, TaskType
 from infinipot.recipes.option import Option
 
@@ -52,7 +51,7 @@ def _value(option: Option, given: Any) -> Any:
     if given is None:
         return () if option.many and option.default is None else option.default
     if isinstance(given, str):
-        return lists.several(option, given) if option.many else option.parse(given)
+        return option.parse_list(given) if option.many else option.parse(given)
     for value in given if option.many else [given]:
         option.check(value)
     return tuple(given) if option.many else given
