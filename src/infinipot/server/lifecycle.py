@@ -136,12 +136,12 @@ class Protocol(H11Protocol):
     _late: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        """Begin to wait for a request."""
+        """Start the time limit of a request's head."""
         super().connection_made(transport)
         self._wait()
 
     def data_received(self, data: bytes) -> None:
-        """Take bytes; wait on only while they are no whole head."""
+        """Take bytes; the time limit ends once they make a whole head."""
         super().data_received(data)
         if self.conn.their_state is not h11.IDLE:
             self._done()
@@ -149,7 +149,7 @@ class Protocol(H11Protocol):
             self._wait()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Wait no more."""
+        """End the time limit with the connection."""
         self._done()
         super().connection_lost(exc)
 

@@ -35,9 +35,9 @@ KEYS = {
 
 
 def create_app(settings: Settings, scheduler: Scheduler, ready_first: bool = False) -> FastAPI:
-    """Return the app; its scheduler is started when it is, and asked to finish when it stops.
+    """Return the app, with which its scheduler starts and stops.
 
-    With `ready_first` nothing is answered before the scheduler is ready: for where nobody asks /ready.
+    With `ready_first` nothing is answered before the scheduler is ready: for Ray, which does not ask /ready.
     """
     service = Service(settings, scheduler)
 
@@ -81,7 +81,7 @@ def create_app(settings: Settings, scheduler: Scheduler, ready_first: bool = Fal
 
 
 async def _start(service: Service) -> None:
-    """Warm up while the server answers already: /health says ok, /ready says not yet."""
+    """Start the scheduler while the server answers already: /health says ok, /ready says not yet."""
     try:
         await asyncio.to_thread(service.scheduler.start)
     except Exception as error:  # whatever it is, the process must end with it: `serve` raises it

@@ -101,7 +101,7 @@ def respond(error: ApiError) -> Response:
 
 
 async def on_error(_: Request, error: Exception) -> Response:
-    """Respond to an error of a route, whatever it is."""
+    """Respond to any error of a route."""
     if isinstance(error, RequestValidationError):
         return respond(_invalid(error))
     if isinstance(error, HTTPException):
@@ -115,7 +115,7 @@ async def on_error(_: Request, error: Exception) -> Response:
 
 
 def install(app: FastAPI) -> None:
-    """Make every error of an app look like this."""
+    """Make every error of an app an answer in OpenAI's shape."""
     for kind in (InfiniPotError, HTTPException, RequestValidationError, Exception):
         app.add_exception_handler(kind, on_error)
 

@@ -108,7 +108,7 @@ def _replayed(body: bytes, receive: Receive) -> Receive:
 
 
 def _check_head(headers: Headers, most: int) -> None:
-    """Refuse by what the client says it will send, before it does."""
+    """Refuse a body by the size and encoding that its headers announce, before it is sent."""
     if headers.get("content-encoding", "identity").lower() != "identity":
         raise ApiError(415, "send the body as it is, not compressed")
     said = headers.get("content-length", "0")

@@ -52,7 +52,7 @@ async def metrics(service: Served) -> Response:
 
 @router.get("/v1/state")
 async def state(service: Served) -> dict[str, Any]:
-    """Return what the slots are doing: numbers only, nobody's data."""
+    """Return what the slots are doing: numbers only, no tenant's data."""
     return {**await asyncio.to_thread(service.scheduler.state), "model": service.model}
 
 

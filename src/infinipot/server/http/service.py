@@ -37,7 +37,7 @@ class Service:
 
     @property
     def obstacle(self) -> str:
-        """Why no work is taken; empty where it is."""
+        """Why the server takes no work; empty where it does."""
         if self.closing:
             return CLOSING
         if self.dead:
@@ -46,7 +46,7 @@ class Service:
 
     @property
     def dead(self) -> bool:
-        """The scheduler works no more, or never did."""
+        """Say whether the scheduler works no more, or never did."""
         return self.failed is not None or bool(self.scheduler.failure)
 
     def check_model(self, name: str | None) -> None:
@@ -98,7 +98,7 @@ class Service:
 
 
 class _Caller:
-    """Who asks: the tenant, its pots and no other's, and whether it is still there."""
+    """The client of one request: its tenant, that tenant's pots, and whether the client is still there."""
 
     def __init__(self, request: Request) -> None:
         self.request = request

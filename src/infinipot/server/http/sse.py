@@ -74,7 +74,7 @@ async def _content(
 
 
 class EventStream(EventSourceResponse):
-    """A stream that gives its request up, however it ends: also before its first byte was sent."""
+    """A stream that gives its request up when the stream ends, even before its first byte was sent."""
 
     def __init__(self, content: AsyncGenerator[Sent, None], handle: RequestHandle, first: First) -> None:
         super().__init__(

@@ -27,7 +27,7 @@ UPLOAD = "the upload"
 
 
 class Upload:
-    """A file that is being received: hashed, and checked to be UTF-8 where it is a text, as it comes."""
+    """A file that is received: hashed as its bytes come, and checked to be UTF-8 if the file is a text."""
 
     def __init__(self, path: Path, text: bool) -> None:
         self.path, self.bytes = path, 0
