@@ -14,13 +14,13 @@ from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 from infinipot.errors import ConfigError, InputError
+from infinipot.reading.answer import AnswerText
 from infinipot.reading.progress import Progress, TextProgress
 from infinipot.reading.reader import Reader
 from infinipot.reading.sequence import Sequence
 from infinipot.server.scheduler import prompts, requests
 from infinipot.server.scheduler.pot_library import PotLibrary
 from infinipot.server.scheduler.slots import Slot
-from infinipot.text.detokenize import Detokenizer, Until
 from infinipot.text.files import read_text
 from infinipot.text.tokenizer import Format
 
@@ -137,10 +137,11 @@ def _answer(
     running: Running, prompt: prompts.Prompt, cached: int, options: requests.AnswerOptions
 ) -> Steps[tuple[str | None, requests.Answered]]:
     """Read the prompt, then answer; return the answer, if a conversation can go on from it, and the end."""
-    reader, wanted, put = running.reader, options.generation, running.handle.put
+    reader, put, wanted = running.reader, running.handle.put, options.generation
+    most = wanted.max_new_tokens
     if not prompt.tail:
         raise InputError("there is nothing to answer: send some text")
-    reader.require(len(prompt.tail), wanted.max_new_tokens)
+    reader.require(len(prompt.tail), most)
     started, before, total = time.perf_counter(), reader.tokens_read, cached + prompt.total
 
     def tell(step: Progress, done: int) -> None:
@@ -154,18 +155,14 @@ def _answer(
     if not sequence.logits.amax().isfinite():  # drawing from them would end every answer of the batch
         raise InputError("the model's numbers overflow on this text or pot: ask otherwise, or read it again")
     tell(reader.progress(), prompt.total)
-    text = Until(Detokenizer(reader.tokenizer), (*options.stops, *reader.frame.stop_strings))
-    pieces, count = list[str](), 0
+    text = AnswerText(reader.tokenizer, (*options.stops, *reader.frame.stop_strings))
 
     def give(piece: str) -> None:
         if piece:
-            pieces.append(piece)
             put(requests.Piece(piece))
 
-    while count < wanted.max_new_tokens and not text.stopped and (token := (yield sequence)) is not None:
-        count += 1
+    while text.tokens < most and not text.stopped and (token := (yield sequence)) is not None:
         give(text.push(token))
     give(text.flush())
-    ended = text.stopped or count < wanted.max_new_tokens
-    usage = requests.Usage(total, cached, count)
-    return None if text.stopped else "".join(pieces), requests.Answered("stop" if ended else "length", usage)
+    usage = requests.Usage(total, cached, text.tokens)
+    return None if text.stopped else text.text, requests.Answered(text.finish_reason(most), usage)

@@ -18,7 +18,7 @@ from typing import Any
 from infinipot.engine import Engine
 from infinipot.errors import ConfigError
 from infinipot.reading.catalyst import catalyst_text
-from infinipot.reading.decode import DecodeBatch as DecodeBatch
+from infinipot.reading.decode import DecodeBatch
 from infinipot.reading.held_words import Word
 from infinipot.reading.plan import BLOCK
 from infinipot.reading.sampling import Generation
