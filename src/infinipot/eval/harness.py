@@ -54,22 +54,23 @@ class InfiniPotLM(TemplateLM):  # type: ignore[misc]  # lm-eval's class has no t
     ) -> None:
         super().__init__()
         self.recipe = recipe_of(str(recipe), options)
-        self.prompt_tokens, self.batch_size = (
-            whole("prompt_tokens", prompt_tokens),
+        self.prompt_tokens = whole("prompt_tokens", prompt_tokens)
+        self.batch_size, self.max_gen_toks = (
             whole("batch_size", batch_size),
+            whole("max_gen_toks", max_gen_toks),
         )
-        self.max_gen_toks = whole("max_gen_toks", max_gen_toks)
         self.engine = model if isinstance(model, Engine) else open_engine(str(model), device or "auto", dtype)
         self._device = self.engine.model.device
         self._tokenizer = self.engine.tokenizer
-        self.tokenizer: Any = getattr(self._tokenizer, "_hf", None)  # transformers', for lm-eval's templates
+        self.tokenizer: Any = getattr(
+            self._tokenizer, "inner", None
+        )  # transformers', for lm-eval's templates
         self._opening = list(self._tokenizer.frame("plain").opening)
         self._readers = [untouched(self.recipe, self.engine.model, self._tokenizer)]
         most = longest_prompt(self._readers[0])
         if self.recipe.preset.bounded and self.prompt_tokens > most:
-            raise ConfigError(
-                f"prompt_tokens is {self.prompt_tokens}; use {most} or less, or a larger capacity"
-            )
+            remedy = f"use {most} or less, or a larger capacity"
+            raise ConfigError(f"prompt_tokens is {self.prompt_tokens}", field="prompt_tokens", remedy=remedy)
 
     @classmethod
     def create_from_arg_obj(

@@ -73,6 +73,11 @@ class HFTokenizer:
         self.stop_ids: frozenset[int] = self._find_stops(eos_ids)
         self.byte_fallback_ids: frozenset[int] = self._find_byte_fallback()
 
+    @property
+    def inner(self) -> Any:
+        """Transformers' own tokenizer, for libraries that know no other."""
+        return self._hf
+
     def encode(self, text: str) -> list[int]:
         """Ids of the text alone: nothing added, and no control token whatever it spells."""
         return self._guarded(text)[0]

@@ -84,7 +84,7 @@ def test_model_args_win_over_options() -> None:
         ({"novelty": "much"}, "novelty is 'much': use a number"),
         ({"tail": "maybe"}, "tail is 'maybe'"),
         ({"prompt_tokens": 0}, "prompt_tokens is '0': use a whole number of at least 1"),
-        ({"prompt_tokens": 255}, "prompt_tokens is 255; use 1[0-9]+ or less, or a larger capacity"),
+        ({"prompt_tokens": 255}, "prompt_tokens is 255: use 1[0-9]+ or less, or a larger capacity"),
         ({"batch_size": "auto"}, "batch_size is 'auto': use a whole number"),
         ({"catalyst": "question"}, "use 'general' instead"),
         ({"recipe": "cap-only", "novelty": 0.5}, "novelty is what makes recipe 'cap-only'"),
