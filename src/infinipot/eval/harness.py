@@ -19,9 +19,9 @@ from infinipot.errors import ConfigError
 from infinipot.eval.harness_arguments import MOST, PROMPT_TOKENS, generation, recipe_of, whole
 from infinipot.eval.likelihood import Likelihood, longest_prompt, part, untouched
 from infinipot.models.catalog import DEFAULT_MODEL
+from infinipot.reading.answer import AnswerText
 from infinipot.reading.decode import decode
 from infinipot.reading.sampling import Generation
-from infinipot.text.detokenize import Detokenizer
 
 
 def _needed(name: str) -> Any:
@@ -66,8 +66,8 @@ class InfiniPotLM(TemplateLM):  # type: ignore[misc]  # lm-eval's class has no t
             self._tokenizer, "inner", None
         )  # transformers', for lm-eval's templates
         self._opening = list(self._tokenizer.frame("plain").opening)
-        self._readers = [untouched(self.recipe, self.engine.model, self._tokenizer)]
-        most = longest_prompt(self._readers[0])
+        self.readers = [untouched(self.recipe, self.engine.model, self._tokenizer)]
+        most = longest_prompt(self.readers[0])
         if self.recipe.preset.bounded and self.prompt_tokens > most:
             remedy = f"use {most} or less, or a larger capacity"
             raise ConfigError(f"prompt_tokens is {self.prompt_tokens}", field="prompt_tokens", remedy=remedy)
@@ -183,7 +183,7 @@ class InfiniPotLM(TemplateLM):  # type: ignore[misc]  # lm-eval's class has no t
         for batch in _progress(batches, disable_tqdm):
             contexts = [requests[index].args[0] for index in batch]
             stops = [self._stops(requests[index].args[1].get("until")) for index in batch]
-            for index, text in zip(batch, self._answers(contexts, stops, wanted[batch[0]]), strict=True):
+            for index, text in zip(batch, self.answers(contexts, stops, wanted[batch[0]]), strict=True):
                 found[index] = text
                 self.cache_hook.add_partial("generate_until", requests[index].args, text)
         return found
@@ -192,42 +192,31 @@ class InfiniPotLM(TemplateLM):  # type: ignore[misc]  # lm-eval's class has no t
         given = [until] if isinstance(until, str) else list(until or [])
         return [stop for stop in (*given, self._tokenizer.decode([self.eot_token_id])) if stop]
 
-    def _answers(
+    def answers(
         self, contexts: Sequence[str], stops: Sequence[Sequence[str]], wanted: Generation
     ) -> list[str]:
         """Read contexts one by one, then answer all of them together."""
         sequences, texts, said = [], [], [list[int]() for _ in contexts]
-        while len(self._readers) < len(contexts):
-            self._readers.append(untouched(self.recipe, self.engine.model, self._tokenizer))
-        for index, (reader, context) in enumerate(zip(self._readers, contexts, strict=False)):
+        while len(self.readers) < len(contexts):
+            self.readers.append(untouched(self.recipe, self.engine.model, self._tokenizer))
+        for index, (reader, context) in enumerate(zip(self.readers, contexts, strict=False)):
             ids = self.tok_encode(context) or [self.prefix_token_id]
             text, prompt = part(ids, self.prompt_tokens, wanted.max_new_tokens, reader)
             reader.clear()
             for _ in reader.reading_tokens([text]):
                 pass
             sequences.append(reader.sequence(prompt, wanted, final=True, index=index))
-            texts.append(_Until(Detokenizer(self._tokenizer), stops[index]))
+            texts.append(AnswerText(self._tokenizer, stops[index]))
         for index, token in decode(list(sequences)):
             said[index].append(token)
-            if texts[index].reached(token):
-                sequences[index].left = 0  # it has said enough; the others go on
+            texts[index].push(token)
+            if texts[index].stopped:
+                sequences[index].left = 0  # this answer is complete; the others go on
+        # Cut again: lm-eval wants no control tokens, which may stand between the parts of a stop text.
         return [_cut(self.tok_decode(ids), ends) for ids, ends in zip(said, stops, strict=True)]
 
 
 _registry.register_model("infinipot")(InfiniPotLM)
-
-
-class _Until:
-    """Says when an answer has reached one of its stop texts."""
-
-    def __init__(self, text: Detokenizer, stops: Sequence[str]) -> None:
-        self._text, self._stops, self._said = text, stops, ""
-        self._longest = max(map(len, stops), default=0)
-
-    def reached(self, token: int) -> bool:
-        piece = self._text.push(token)
-        self._said = self._said[-self._longest :] + piece
-        return any(stop in self._said for stop in self._stops)
 
 
 def _cut(text: str, stops: Iterable[str]) -> str:

@@ -1,7 +1,7 @@
 """How likely a text is, or its end, when it is read through a pot.
 
 Every token is judged by the hidden state before it, so by what the pot kept of its past. Where
-everything fits that is the plain model's own judgement. Knows nothing of who asks.
+everything fits that is the plain model's own judgement.
 """
 
 from __future__ import annotations
@@ -23,15 +23,15 @@ from infinipot.recipes.recipe import Recipe
 from infinipot.text.tokenizer import Tokenizer
 
 
-class Listener:
-    """A model that remembers the tokens written with it, each with the hidden state before it."""
+class Recorder:
+    """A model that records the tokens written with it, each with the hidden state before the token."""
 
-    obstacle = "every token is listened to, which no captured forward allows"
+    obstacle = "every token is recorded, which no captured forward allows"
 
     def __init__(self, model: Model) -> None:
         self.model, self.device, self.vocabulary = model, model.device, model.vocabulary
         self.last: Tensor | None = None  # [1, 1, H] before the next token
-        self._heard: list[tuple[Tensor, Tensor]] = []
+        self._taken: list[tuple[Tensor, Tensor]] = []
 
     def new_pot(self, capacity: int, keep: int, mode: ReadingMode = DEFAULT_MODE) -> Pot:
         """Return an empty pot with the model's layers."""
@@ -48,15 +48,15 @@ class Listener:
         if count:
             own, text = hidden[:, :count], tokens[:, :count]
             if self.last is None:  # the very first token has no past
-                self._heard.append((own[:, :-1], text[:, 1:]))
+                self._taken.append((own[:, :-1], text[:, 1:]))
             else:
-                self._heard.append((torch.cat((self.last, own[:, :-1]), dim=1), text))
+                self._taken.append((torch.cat((self.last, own[:, :-1]), dim=1), text))
             self.last = own[:, -1:].clone()
         return hidden
 
-    def heard(self) -> tuple[Tensor, Tensor]:
+    def take(self) -> tuple[Tensor, Tensor]:
         """Give out, once, hidden states [n, H] and the tokens [n] after them."""
-        found, self._heard = self._heard, []
+        found, self._taken = self._taken, []
         if not found:
             return torch.empty(0), torch.empty(0)
         before, tokens = zip(*found, strict=True)
@@ -67,41 +67,39 @@ class Likelihood:
     """Judges texts with a recipe; several ends of one text cost one reading of it."""
 
     def __init__(self, recipe: Recipe, model: Model, tokenizer: Tokenizer) -> None:
-        self._listener = Listener(model)
-        self._reader = untouched(recipe, self._listener, tokenizer)
+        self._recorder = Recorder(model)
+        self._reader = untouched(recipe, self._recorder, tokenizer)
         self._name = recipe.preset.name
         self._read: list[int] | None = None  # what the reader holds
 
-    def end(self, context: list[int], end: list[int], tail: int) -> tuple[float, bool]:
+    def end(self, context: list[int], end: list[int], prompt_tokens: int) -> tuple[float, bool]:
         """Log p of the end after the context, and whether each of its tokens is the likeliest.
 
-        The context's last `tail` tokens are written together with the end, behind all else.
+        The context's last `prompt_tokens` are written together with the end, behind all else.
         """
         if not end:
             return 0.0, True
-        text, prompt = part([*context, *end], tail + len(end), 0, self._reader)
+        text, prompt = part([*context, *end], prompt_tokens + len(end), 0, self._reader)
         reader = self._after(text)
         _write(reader, prompt)
-        before, tokens = self._listener.heard()
+        before, tokens = self._recorder.take()
         return self._judge(before[-len(end) :], tokens[-len(end) :])
 
     def whole(self, tokens: list[int]) -> float:
         """Log p of all tokens but the first, as they are read."""
         reader = self._reader
         if reader.session.mode.prompt == "truncate":
-            raise ConfigError(
-                f"recipe '{self._name}' does not read the middle of a text, so it cannot say how likely "
-                "that is: use another recipe"
-            )
+            problem = f"recipe '{self._name}' does not read the middle of a text, nor say how likely that is"
+            raise ConfigError(problem, field="recipe", remedy="use another recipe")
         # Where a recipe writes a text's last tokens with the question, the last one is the question.
         text, prompt = part(tokens, int(reader.session.mode.distil == "prompt"), 0, reader)
         self._clear()
         total = 0.0
         for _ in reader.reading_tokens([text]):
-            total += self._judge(*self._listener.heard())[0]
+            total += self._judge(*self._recorder.take())[0]
         if prompt:
             _write(reader, prompt)
-            total += self._judge(*self._listener.heard())[0]
+            total += self._judge(*self._recorder.take())[0]
         return total
 
     def _after(self, text: list[int]) -> Reader:
@@ -109,24 +107,24 @@ class Likelihood:
         if self._read != text:
             self._clear()
             for _ in self._reader.reading_tokens([text]):
-                self._listener.heard()
+                self._recorder.take()
             self._read = text
-        self._listener.heard()
+        self._recorder.take()
         return self._reader.fork()
 
     def _clear(self) -> None:
         self._reader.clear()
-        self._listener.heard()
-        self._read = self._listener.last = None
+        self._recorder.take()
+        self._read = self._recorder.last = None
 
     @torch.no_grad()
     def _judge(self, before: Tensor, tokens: Tensor) -> tuple[float, bool]:
         """Log p of tokens [n] after hidden states [n, H], in float32 and bounded memory."""
         total, likeliest = 0.0, True
-        rows = max(1, VOCAB_LOGITS // self._listener.vocabulary)
+        rows = max(1, VOCAB_LOGITS // self._recorder.vocabulary)
         for start in range(0, len(tokens), rows):
             wanted = tokens[start : start + rows]
-            logits = self._listener.logits(before[start : start + rows]).float()
+            logits = self._recorder.logits(before[start : start + rows]).float()
             found = logits.log_softmax(-1).gather(1, wanted[:, None])
             total += float(found.double().sum())
             likeliest = likeliest and bool((logits.argmax(-1) == wanted).all())
@@ -140,14 +138,14 @@ def untouched(recipe: Recipe, model: Model, tokenizer: Tokenizer) -> Reader:
     return reader
 
 
-def part(tokens: list[int], tail: int, after: int, reader: Reader) -> tuple[list[int], list[int]]:
-    """Part tokens into a text to be read and a prompt of `tail`; `after` more are to come.
+def part(tokens: list[int], last: int, after: int, reader: Reader) -> tuple[list[int], list[int]]:
+    """Part tokens into a text to be read and a prompt of the `last` ones; `after` more are to come.
 
     Reading leaves room for a catalyst, so where all fits the prompt is at least as long: then
     nothing is ever distilled.
     """
     fits = reader.session.mode.grows or len(tokens) + after <= reader.config.capacity
-    cut = max(0, len(tokens) - (max(tail, len(reader.session.catalyst)) if fits else tail))
+    cut = max(0, len(tokens) - (max(last, len(reader.session.catalyst)) if fits else last))
     return tokens[:cut], tokens[cut:]
 
 

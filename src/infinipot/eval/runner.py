@@ -1,7 +1,7 @@
 """Running examples on a loaded model: read, ask, and say what came out.
 
-The only place that knows how an example becomes an answer. Everything above it deals in jobs and
-outcomes, so examples can run here, in batches or on other machines without anyone noticing.
+The only place that knows how an example becomes an answer. Everything above deals in jobs and
+outcomes, so examples run here, in batches or on other machines all the same.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ from infinipot.engine import Engine
 from infinipot.errors import ConfigError, InfiniPotError
 from infinipot.eval.grid import Cell
 from infinipot.eval.tasks.task import Example
+from infinipot.reading.answer import AnswerText
 from infinipot.reading.decode import DecodeBatch
 from infinipot.reading.reader import Reader
 from infinipot.reading.sampling import Generation
 from infinipot.recipes.recipe import Recipe
-from infinipot.text.detokenize import Detokenizer, Until
 
 OUT_OF_MEMORY = "out of memory"
 
@@ -36,7 +36,7 @@ class Job:
 
     @property
     def key(self) -> tuple[str, str]:
-        """What makes its row the only one of its kind."""
+        """What makes the job's row the only one of its kind."""
         return self.cell.name, self.example.id
 
 
@@ -92,19 +92,19 @@ class Runner:
 
     def check(self, cells: Sequence[Cell], examples: Sequence[Example]) -> None:
         """Refuse a cell that can run none of the examples, before any long work starts."""
+        shortest = sorted(examples, key=lambda e: len(e.query) + len(e.question))
         for cell in cells:
-            first: InfiniPotError | None = None
-            for example in sorted(examples, key=lambda e: len(e.query) + len(e.question)):
-                try:
-                    reader = self._readers_for([Job(cell, example)])[0]
-                    reader.check(example.question, example.new_tokens)
-                    break
-                except InfiniPotError as error:
-                    first = first or error
-            else:
-                if first:
-                    raise ConfigError(f"{cell.name}: {first}")
+            problems = (self._problem(Job(cell, example)) for example in shortest)
+            if shortest and (first := next(problems)) and all(problems):
+                raise ConfigError(f"{cell.name}: {first}")
         self._forget()
+
+    def _problem(self, job: Job) -> str:
+        try:
+            self._readers_for([job])[0].check(job.example.question, job.example.new_tokens)
+        except InfiniPotError as error:
+            return str(error)
+        return ""
 
     def _read_and_ask(self, jobs: Sequence[Job]) -> list[Outcome]:
         readers, seconds, batch = self._readers_for(jobs), [], DecodeBatch()
@@ -112,12 +112,11 @@ class Runner:
             started = time.perf_counter()
             reader.read(job.example.text)
             seconds.append(time.perf_counter() - started)
-        asked = time.perf_counter()
-        answers = {}
+        asked, answers = time.perf_counter(), {}
         for job, reader in zip(jobs, readers, strict=True):
-            prompt, wanted = reader.turn(job.example.question), Generation(job.example.new_tokens)
-            sequence = reader.sequence(prompt, wanted, final=True)
-            answers[sequence] = _Answer(reader, job.example.one_line)
+            wanted = Generation(job.example.new_tokens)
+            sequence = reader.sequence(reader.turn(job.example.question), wanted, final=True)
+            answers[sequence] = Answer(reader, job.example.one_line)
             batch.add(sequence)
         while batch.sequences:
             for sequence, token in batch.step():
@@ -136,7 +135,7 @@ class Runner:
         ]
 
     def _readers_for(self, jobs: Sequence[Job]) -> list[Reader]:
-        """Return empty readers that aim at the jobs' questions: the last ones again where they serve."""
+        """Return empty readers, set to the jobs' questions: the last ones again where they serve."""
         kind = _kind(_recipe(jobs[0]))
         if self._recipe != kind:
             self._forget()  # before the next ones take their memory
@@ -164,13 +163,13 @@ def _kind(recipe: Recipe) -> Recipe:
     return replace(recipe, catalyst="general")
 
 
-class _Answer:
-    """An answer's text as it comes."""
+class Answer:
+    """An answer's text as it comes; one of one line ends at a newline that is not in its first token."""
 
     def __init__(self, reader: Reader, one_line: bool) -> None:
-        self._text = Until(Detokenizer(reader.tokenizer), reader.frame.stop_strings)
-        self._one_line, self._said, self._count = one_line, "", 0
-        self._closed = False
+        self._text = AnswerText(reader.tokenizer, reader.frame.stop_strings)
+        self._one_line = one_line
+        self._end: int | None = None  # where the line ends in the text
         self.ended = time.perf_counter()
 
     def push(self, token: int | None) -> bool:
@@ -178,12 +177,13 @@ class _Answer:
         self.ended = time.perf_counter()
         if token is None:
             return False
-        piece = self._text.push(token)
-        if self._one_line and self._count and "\n" in piece:  # the newline may not be the first token itself
-            piece, self._closed = piece[: piece.index("\n")], True
-        self._said, self._count = self._said + piece, self._count + 1
-        return not (self._closed or self._text.stopped)
+        before, piece = len(self._text.text), self._text.push(token)
+        if self._one_line and self._text.tokens > 1 and "\n" in piece:
+            self._end = before + piece.index("\n")
+        return self._end is None and not self._text.stopped
 
     def whole(self) -> str:
         """Return the answer."""
-        return self._said if self._closed else self._said + self._text.flush()
+        if self._end is None:
+            self._text.flush()
+        return self._text.text[: self._end]

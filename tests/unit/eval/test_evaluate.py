@@ -17,7 +17,7 @@ from infinipot.errors import ConfigError, InfiniPotError, InputError
 from infinipot.eval.evaluate import Evaluation, Here, evaluate, model_facts
 from infinipot.eval.folder import LOCK, MANIFEST, ROWS, read_manifest, read_rows
 from infinipot.eval.grid import Grid
-from infinipot.eval.runner import Job, Runner, _Answer
+from infinipot.eval.runner import Answer, Job, Runner
 from infinipot.eval.tasks.task import Example
 from toy_eval import GRID, Letters, run, told
 
@@ -218,7 +218,7 @@ def test_two_examples_of_one_name_are_refused(tmp_path: Path) -> None:
 
 def test_an_answer_of_one_line_ends_at_a_newline_but_the_first() -> None:
     def answer(text: str, one_line: bool = True) -> tuple[str, int]:
-        said = _Answer(toy_eval.engine().reader(Grid(("ccd",), (96,)).cells()[0].recipe), one_line)
+        said = Answer(toy_eval.engine().reader(Grid(("ccd",), (96,)).cells()[0].recipe), one_line)
         taken = next((n for n, token in enumerate(text.encode(), 1) if not said.push(token)), len(text))
         return said.whole(), taken
 

@@ -219,11 +219,11 @@ def test_an_end_after_a_long_context_token_by_token() -> None:
     ids = [256, *(TEXT * 8).encode()]
     reader = model.recipe.reader(model.engine.model, Numbers(), bare=True)
     list(reader.reading_tokens([ids[1:-16]]))
-    hidden, brim = reader.begin_answer(ids[-16:], len(end), final=True)
+    hidden, exhausts_pot = reader.begin_answer(ids[-16:], len(end), final=True)
     total = 0.0
     for token in end:
         total += model.engine.model.logits(hidden)[0, -1].log_softmax(-1)[token].item()
-        hidden = reader.session.advance(token, brim)
+        hidden = reader.session.advance(token, exhausts_pot)
     found = model._loglikelihood_tokens([(None, ids, end)], disable_tqdm=True)
     assert found[0][0] == pytest.approx(total, rel=1e-5)
 
@@ -280,10 +280,10 @@ def test_together_as_one_by_one(options: dict[str, Any]) -> None:
     for size in (3, "16"):
         model = lm(toy(), batch_size=size, **options)
         assert model.generate_until(requests, disable_tqdm=True) == one_by_one
-        for reader in model._readers:  # as on a GPU, where the next token is there before this one is told
+        for reader in model.readers:  # as on a GPU, where the next token is there before this one is told
             reader.session.graphs = Graphs(reader.pot, capture=False)
         assert model.generate_until(requests, disable_tqdm=True) == one_by_one
-    assert model._answers(texts[:1], [[]], generation({"max_gen_toks": 30})) == said[:1]
+    assert model.answers(texts[:1], [[]], generation({"max_gen_toks": 30})) == said[:1]
 
 
 def test_who_has_said_enough_is_not_heard_further() -> None:
