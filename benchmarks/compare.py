@@ -24,6 +24,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from safetensors.torch import load_file
 
 from rounds import Worker, closing, ratios, turned
 
@@ -67,7 +68,7 @@ def witnessed(workers: dict[str, Worker], folder: Path) -> dict[str, Any]:
     ]
     result = {}
     for number, name in enumerate(told):
-        one, other = (torch.load(folder / side / f"{number}.pt") for side in (BEFORE, AFTER))
+        one, other = (load_file(folder / side / f"{number}.safetensors") for side in (BEFORE, AFTER))
         result[name] = {
             "cycles": after[name]["cycles"],
             **{what: "identical" if torch.equal(one[what], other[what]) else "DIFFERENT" for what in one},

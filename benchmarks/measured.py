@@ -21,6 +21,7 @@ from types import ModuleType
 from typing import Any
 
 import torch
+from safetensors.torch import save_file
 
 sys.path.append(str(Path(__file__).resolve().parent))  # last: nothing of a checkout is hidden
 from rounds import serve
@@ -211,7 +212,9 @@ class Measured:
             pot = self.kept(reader, recipe, where, f"pot-{number}", other, tensors)
             asked, wanted = self.text(QUESTION, 4), infinipot.Generation(24)
             tensors["answer"] = torch.tensor(list(reader.generate(asked, wanted, final=False)))
-            torch.save(tensors, where / f"{number}.pt")
+            save_file(
+                {what: one.contiguous() for what, one in tensors.items()}, where / f"{number}.safetensors"
+            )
             told[name] = {"cycles": reader.pot.cycles, "pot": pot}
         return {"witness": told}
 
