@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from infinipot.common.sizes import short
+from infinipot.hf.gguf import pull
 from infinipot.hf.loading import choose_device, choose_dtype
 from infinipot.hf.shapes import SHAPES
 from infinipot.hf.speed.prepare import resolve
@@ -95,7 +96,7 @@ def _source(plan: Comparison) -> str:
     """Return the folder or hub id that another interpreter can load too."""
     if catalog.get(plan.model):
         if not store.card(plan.model):
-            for _ in store.pull(plan.model):
+            for _ in pull(plan.model):
                 pass
         return str(store.path(plan.model))
     if Path(plan.model).suffix == ".gguf":

@@ -7,13 +7,14 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from infinipot.errors import ConfigError
-from infinipot.hf.loading import Pull, choose_device
+from infinipot.hf.loading import choose_device
 from infinipot.hf.loading import load as load_weights
 from infinipot.hf.model import HFModel
 from infinipot.hf.speed.prepare import prepare, resolve
 from infinipot.hf.tokenizer import HFTokenizer
+from infinipot.models.cache import Pull
 from infinipot.models.catalog import DEFAULT_MODEL
-from infinipot.models.sample import sampled
+from infinipot.models.fingerprint import sampled
 from infinipot.reading.reader import Reader
 from infinipot.recipes.recipe import Recipe
 from infinipot.text.tokenizer import Format

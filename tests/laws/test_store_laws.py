@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import copy
-import io
 from dataclasses import replace
 from functools import cache
+from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import pytest
 import torch
@@ -39,10 +40,10 @@ def model(family: str) -> HFModel:
 
 def kept(one: Reader, other: Reader) -> Reader:
     """The other reader, with what became of the first one's state in a file."""
-    stream = io.BytesIO()
-    file.write(stream, one.state(), toy.card())
-    stream.seek(0)
-    other.restore(file.read(stream, len(stream.getvalue()), "it")[0])
+    with TemporaryDirectory() as folder:
+        path = Path(folder) / "x.pot"
+        file.write(path, one.state(), toy.card())
+        other.restore(file.read(path, "it")[0])
     return other
 
 

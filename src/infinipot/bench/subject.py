@@ -15,7 +15,7 @@ from infinipot.hf.loading import load as load_weights
 from infinipot.hf.model import HFModel
 from infinipot.hf.speed.prepare import prepare, resolve
 from infinipot.hf.tokenizer import HFTokenizer
-from infinipot.models.peak_memory import peak_memory_bytes
+from infinipot.models.memory import peak_memory_bytes
 from infinipot.reading.reader import Reader
 from infinipot.recipes.recipe import Recipe
 from infinipot.text.files import title

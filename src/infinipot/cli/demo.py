@@ -10,7 +10,7 @@ from infinipot.cli.expand import Given, with_options
 from infinipot.cli.screen import gigabytes, note, plain_table, print_json, summary, watch_reading
 from infinipot.eval.tasks.logbook import Fact, logbook
 from infinipot.models.catalog import DEFAULT_MODEL
-from infinipot.models.peak_memory import peak_memory_bytes
+from infinipot.models.memory import peak_memory_bytes
 from infinipot.recipes.option import Option
 from infinipot.recipes.options import ANSWER, DEVICE, DTYPE, JSON, MODEL, SIZES, changed
 

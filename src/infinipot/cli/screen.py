@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
-from infinipot.models.peak_memory import peak_memory_bytes
+from infinipot.models.memory import peak_memory_bytes
 from infinipot.recipes.option import Option
 
 if TYPE_CHECKING:

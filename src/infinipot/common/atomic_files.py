@@ -1,4 +1,4 @@
-"""Files that are whole or not there: read without following links, written aside and renamed.
+"""Files that are whole or not there: written aside, brought to the disk, then renamed.
 
 A file gets its name after its bytes are on the disk, and the folder is synced after that: a process
 killed at any moment leaves the old file or the new one. Knows nothing of what is in a file.
@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import re
 import secrets
+import shutil
 import stat
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -18,70 +19,82 @@ from typing import BinaryIO
 from infinipot.errors import StoreError
 
 ASIDE = ".tmp"
-_RANDOM = re.compile(rf"[0-9a-f]{{16}}{re.escape(ASIDE)}")  # how what is written aside ends
-_CLOSED = getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_BINARY", 0)
-_STRICT = getattr(os, "O_NOFOLLOW", 0)
-_NOW = getattr(os, "O_NONBLOCK", 0)  # a pipe without a writer would be waited for
+_RANDOM = re.compile(rf"[0-9a-f]{{16}}{re.escape(ASIDE)}")  # how the name of what is written aside ends
+
+
+def regular(path: Path, what: str, follow: bool = False) -> Path:
+    """Return the path of a regular file; a link is refused unless it may be followed, a pipe always."""
+    try:
+        mode = (path.stat() if follow else path.lstat()).st_mode
+    except OSError as error:
+        raise StoreError(f"cannot read {what}: {reason(error)}") from error
+    if stat.S_ISLNK(mode):
+        raise StoreError(
+            f"{what} is a link to somewhere else, which is not followed", remedy=f"remove {path}"
+        )
+    if not stat.S_ISREG(mode):
+        raise StoreError(
+            f"{what} is not a regular file", remedy="give one that `infinipot pots export` wrote"
+        )
+    return path
 
 
 @contextmanager
-def reading(path: Path, what: str, follow: bool = False) -> Iterator[tuple[BinaryIO, int]]:
-    """Open a regular file; give its stream and size. A link is refused unless it may be followed."""
+def aside(path: Path) -> Iterator[Path]:
+    """Give a path in a folder of its own beside `path`; what is there takes its name when the block ends well.
+
+    A folder, because a library that writes the file may put a temporary one of its own beside it.
+    """
+    folder = path.with_name(aside_name(path.name))
     try:
-        if not follow and path.is_symlink():
-            raise StoreError(f"{what} is a link to somewhere else, which is not followed: remove {path}")
-        handle = os.open(path, os.O_RDONLY | _CLOSED | _NOW | (0 if follow else _STRICT))
-        with os.fdopen(handle, "rb") as stream:
-            found = os.fstat(handle)
-            if not stat.S_ISREG(found.st_mode):
-                raise StoreError(f"{what} is not a regular file: give one that `infinipot pots export` wrote")
-            yield stream, found.st_size
+        folder.mkdir(mode=0o700)
+        try:
+            yield (half := folder / path.name)
+            half.chmod(0o600)
+            sync(half)
+            half.replace(path)
+            sync(path.parent)
+        finally:
+            shutil.rmtree(folder, ignore_errors=True)
     except OSError as error:
-        raise StoreError(f"cannot read {what}: {reason(error)}") from error
+        raise StoreError(
+            f"cannot write {path}: {reason(error)}; what was there is unchanged",
+            remedy="free some space, or use another folder",
+        ) from error
 
 
 @contextmanager
 def writing(path: Path) -> Iterator[BinaryIO]:
-    """Write a file aside; give it its name when the block ends well, else remove it."""
-    aside = path.with_name(f".{path.name}.{secrets.token_hex(8)}{ASIDE}")
-    try:
-        handle = os.open(aside, os.O_WRONLY | os.O_CREAT | os.O_EXCL | _CLOSED | _STRICT, 0o600)
-        try:
-            with os.fdopen(handle, "wb") as stream:
-                yield stream
-                stream.flush()
-                os.fsync(handle)
-            aside.replace(path)
-            sync_folder(path.parent)
-        finally:
-            with suppress(FileNotFoundError):
-                aside.unlink()
-    except OSError as error:
-        raise StoreError(
-            f"cannot write {path}: {reason(error)}; what was there is unchanged: free some space, or use "
-            "another folder"
-        ) from error
+    """Write a file aside through a stream; give it its name when the block ends well, else remove it."""
+    with aside(path) as half, half.open("wb") as stream:
+        yield stream
 
 
-def sweep(path: Path) -> None:
-    """Remove what a killed process left of writing this file; nobody may be writing it now."""
-    for left in path.parent.glob(f".{path.name}.*{ASIDE}"):
-        if is_aside(left.name, path.name):
-            with suppress(OSError):
-                left.unlink()
+def aside_name(name: str) -> str:
+    """Return a new name for what is written aside for this one."""
+    return f".{name}.{secrets.token_hex(8)}{ASIDE}"
 
 
 def is_aside(file: str, name: str) -> bool:
-    """Say whether a file is what was written aside for this name: not for a longer one that begins alike."""
+    """Say whether a file was written aside for this name, not for a longer name that begins alike."""
     begin = f".{name}."
     return file.startswith(begin) and bool(_RANDOM.fullmatch(file.removeprefix(begin)))
 
 
-def sync_folder(folder: Path) -> None:
-    """Bring a folder's names to the disk."""
-    if os.name == "nt":  # folders cannot be opened there
+def sweep(path: Path) -> None:
+    """Remove what a killed process left of writing this file; the caller holds the file's lock."""
+    for left in path.parent.glob(f".{path.name}.*{ASIDE}"):
+        if is_aside(left.name, path.name):
+            shutil.rmtree(left, ignore_errors=True)
+            with suppress(OSError):
+                left.unlink()
+
+
+def sync(path: Path) -> None:
+    """Bring a file's bytes, or a folder's names, to the disk."""
+    if os.name == "nt" and path.is_dir():  # folders cannot be opened there
         return
-    handle = os.open(folder, os.O_RDONLY)
+    handle = os.open(path, os.O_RDONLY if path.is_dir() else os.O_RDWR)
     try:
         os.fsync(handle)
     finally:
@@ -93,22 +106,3 @@ def reason(error: OSError) -> str:
     if isinstance(error, FileNotFoundError):
         return "there is no such file"
     return (error.strerror or str(error)).lower()
-
-
-class Tee:
-    """A stream that writes down all that is read from it."""
-
-    def __init__(self, source: BinaryIO, copy: BinaryIO) -> None:
-        self._source, self._copy = source, copy
-
-    def read(self, count: int) -> bytes:
-        """Read so many bytes."""
-        found = self._source.read(count)
-        self._copy.write(found)
-        return found
-
-    def readinto(self, block: memoryview) -> int:
-        """Read into memory; return how many bytes."""
-        count: int = self._source.readinto(block)  # type: ignore[attr-defined]  # every stream we open has it
-        self._copy.write(block[:count])
-        return count

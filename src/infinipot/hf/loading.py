@@ -9,25 +9,26 @@ from __future__ import annotations
 
 import json
 import re
-import struct
-from collections.abc import Callable, Generator
+from collections import deque
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import torch
 
-from infinipot.errors import ConfigError, ModelError
-from infinipot.models import cache as store
-from infinipot.models import catalog, memory
+from infinipot.common.out_of_memory import out_of_memory
+from infinipot.common.suggest import find
+from infinipot.errors import ConfigError, InfiniPotError, ModelError
+from infinipot.hf.gguf import adds_bos, load_gguf, pull, quiet
+from infinipot.models import cache, catalog, memory
+from infinipot.models.cache import Pull
 from infinipot.models.catalog import ALIASES, DEFAULT_MODEL, Format
-from infinipot.models.download import Progress
-from infinipot.models.gguf_files import adds_bos, load_gguf, one_line, quiet, read_header
+from infinipot.models.gguf_files import one_line, read_header
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
-Pull = Generator[Progress, None, None]
 DTYPES = {"float32": torch.float32, "float16": torch.float16, "bfloat16": torch.bfloat16}
 _HUB_ID = re.compile(r"[\w-][\w.-]*/[\w-][\w.-]*")
 
@@ -68,19 +69,24 @@ def load(
     """Load a model by alias, folder, GGUF file or hub id; an alias that is missing is pulled first."""
     place = choose_device(device)
     source = _resolve(name)
-    if catalog.get(name) and not store.card(name):
-        (on_pull or _exhaust)(store.pull(name))
+    if catalog.get(name) and not cache.card(name):
+        (on_pull or deque(maxlen=0).extend)(pull(name))
     try:
-        kind = choose_dtype(dtype, place, _family(source))
-        _check_fit(name, source, kind, place, pot_bytes)
-    except (OSError, ValueError, KeyError, AttributeError, MemoryError, struct.error) as error:
-        raise ModelError(f"{name} has a damaged config or weight file: download it again") from error
+        family, count = _measured(name, source)
+        kind = choose_dtype(dtype, place, family)
+        _check_fit(name, count(kind.itemsize), kind, place, pot_bytes)
+    except InfiniPotError:
+        raise
+    except Exception as error:  # a damaged file trips its parser in many ways
+        raise ModelError(f"{name} has a damaged config or weight file", remedy="download it again") from error
     try:
-        model, tokenizer = _read(name, source, kind)
+        model, tokenizer = read_model(name, source, kind)
         model = model.to(place)
     except Exception as error:  # out of memory has no common type; all else goes on
-        if _out_of_memory(error):
-            raise ModelError(f"{name} does not fit into memory: {_advice(name, kind, pot_bytes)}") from error
+        if out_of_memory(error):
+            raise ModelError(
+                f"{name} does not fit into memory", remedy=_advice(name, kind, pot_bytes)
+            ) from error
         raise
     model.eval().requires_grad_(False)
     return Loaded(model, tokenizer, name, _format(name, tokenizer), kind, adds_bos(tokenizer))
@@ -96,16 +102,16 @@ def choose_device(device: str) -> torch.device:
     if device == "auto":
         return torch.device(there[0])
     if device not in there:
-        raise ConfigError(f"device {device!r} is not there: use one of auto, {', '.join(there)}")
+        raise ConfigError(
+            f"device '{device}' is not there", field="device", remedy=f"use one of auto, {', '.join(there)}"
+        )
     return torch.device(device)
 
 
 def choose_dtype(dtype: str, device: torch.device, family: str = "") -> torch.dtype:
     """Return the dtype of that name; `auto` takes what the device computes fastest and the family stands."""
-    if dtype in DTYPES:
-        return DTYPES[dtype]
     if dtype != "auto":
-        raise ConfigError(f"dtype {dtype!r} is not known: use one of auto, {', '.join(DTYPES)}")
+        return find("dtype", dtype, DTYPES, field="dtype")
     if device.type == "cpu":
         return torch.float32  # bfloat16 is two to three times slower there
     # Older cards only emulate bfloat16, slowly.
@@ -118,21 +124,20 @@ def choose_dtype(dtype: str, device: torch.device, family: str = "") -> torch.dt
 def _resolve(name: str) -> Path | None:
     """Return the folder or GGUF file a name stands for; None means the hub."""
     if catalog.get(name):
-        return store.path(name)
+        return cache.path(name)
     path = Path(name).expanduser()
     if path.is_dir():
         return _checked_folder(path)
     if path.is_file():
         if path.suffix != ".gguf":
-            raise ModelError(f"{name} is not a model: give a .gguf file or a folder with a config.json")
+            raise ModelError(
+                f"{name} is not a model", remedy="give a .gguf file or a folder with a config.json"
+            )
         return path
     if name.startswith((".", "/", "~")) or path.suffix == ".gguf":
-        raise ModelError(f"there is no file or folder {name}")
+        raise ModelError(f"there is no file or folder {name}", field="model")
     if not _HUB_ID.fullmatch(name):
-        raise ModelError(
-            f"{catalog.unknown(name)} (aliases: {', '.join(ALIASES)}; or give a hub id such as org/name, "
-            "a folder, or a .gguf file)"
-        )
+        raise catalog.unknown(name, "; or give a hub id such as org/name, a folder, or a .gguf file")
     return None
 
 
@@ -141,45 +146,34 @@ def _checked_folder(folder: Path) -> Path:
         return folder
     files = sorted(folder.glob("*.gguf"))
     advice = f"give the file itself: {files[0]}" if files else "is it a folder saved by transformers?"
-    raise ModelError(f"folder {folder} has no config.json: {advice}")
+    raise ModelError(f"folder {folder} has no config.json", remedy=advice)
 
 
-def _family(source: Path | None) -> str:
-    """The kind of model by its own account; empty when only loading can tell."""
+def _measured(name: str, source: Path | None) -> tuple[str, Callable[[int], int]]:
+    """Return the kind of model by its own account, and its weights' bytes at so many a value.
+
+    The kind is empty when only loading can tell.
+    """
     if source is None:
-        return ""
+        return "", lambda itemsize: _hub_bytes(name, itemsize)
     if source.is_file():
-        return read_header(source).architecture
+        header = read_header(source)
+        return header.architecture, lambda itemsize: header.parameters * itemsize
     try:
-        return str(json.loads((source / "config.json").read_text("utf-8")).get("model_type", ""))
+        config = json.loads((source / "config.json").read_text("utf-8"))
     except (OSError, ValueError) as error:
         raise ModelError(f"cannot read {source / 'config.json'} ({one_line(error)})") from error
+    return str(config.get("model_type", "")), lambda itemsize: memory.folder_bytes(source, itemsize)
 
 
-def _exhaust(pull: Pull) -> None:
-    for _ in pull:
-        pass
-
-
-def _check_fit(
-    name: str, source: Path | None, dtype: torch.dtype, device: torch.device, pot_bytes: int
-) -> None:
-    """Refuse a model that cannot fit before the machine begins to swap or kills us."""
-    weights = _weights_bytes(name, source, dtype.itemsize)
+def _check_fit(name: str, weights: int, dtype: torch.dtype, device: torch.device, pot_bytes: int) -> None:
+    """Refuse a model that cannot fit before the machine begins to swap or the system kills this process."""
     how, advice = f" in {str(dtype).removeprefix('torch.')}", _advice(name, dtype, pot_bytes)
     on_card = device.type == "cuda"
     # The weights pass through the host's memory on their way to any device.
     memory.require(name, weights + (0 if on_card else pot_bytes), memory.available(), advice, how=how)
     if on_card:
         memory.require(name, weights + pot_bytes, memory.available(str(device)), advice, how=how)
-
-
-def _weights_bytes(name: str, source: Path | None, itemsize: int) -> int:
-    if source is None:
-        return _hub_bytes(name, itemsize)
-    if source.is_dir():
-        return memory.folder_bytes(source, itemsize)
-    return read_header(source).parameters * itemsize
 
 
 def _hub_bytes(name: str, itemsize: int) -> int:
@@ -193,32 +187,22 @@ def _hub_bytes(name: str, itemsize: int) -> int:
         weights = huggingface_hub.model_info(name, timeout=10).safetensors
     except Exception as error:  # the hub client and its transport: anything can fail
         raise ModelError(
-            f"cannot find {name} on the model hub ({one_line(error)}): check the name and the connection, "
-            f"or use one of {', '.join(ALIASES)}"
+            f"cannot find {name} on the model hub ({one_line(error)})",
+            remedy=f"check the name and the connection, or use one of {', '.join(ALIASES)}",
         ) from error
-    # Without safetensors nobody can tell before the download; loading will.
+    # Without safetensors the size is not known before the download; loading will tell.
     return weights.total * itemsize if weights else 0
 
 
 def _advice(name: str, dtype: torch.dtype, pot_bytes: int) -> str:
-    ways = ["--dtype bfloat16"] if dtype == torch.float32 else []
+    ways = ["`dtype` bfloat16"] if dtype == torch.float32 else []
     ways += ["a smaller pot"] if pot_bytes else []
     ways += [f"a smaller model such as {DEFAULT_MODEL}"] if name != DEFAULT_MODEL else []
-    return "try " + ", ".join(
-        [*ways, "or a machine with more memory"] if ways else ["a machine with more memory"]
-    )
+    return "try " + ", ".join([*ways, "or a machine with more memory"]) if ways else "use a larger machine"
 
 
-def _out_of_memory(error: BaseException | None) -> bool:
-    """Whether an error or a cause of it says that memory ran out; the CPU's has no type of its own."""
-    while error is not None:
-        if isinstance(error, MemoryError | torch.OutOfMemoryError) or "t allocate memory" in str(error):
-            return True
-        error = error.__cause__
-    return False
-
-
-def _read(name: str, source: Path | None, dtype: torch.dtype) -> tuple[Any, Any]:
+def read_model(name: str, source: Path | None, dtype: torch.dtype) -> tuple[Any, Any]:
+    """Return (model, tokenizer) of a folder, a GGUF file, or the hub where there is no source."""
     if source is not None and source.is_file():
         return load_gguf(source, dtype)
     from transformers import AutoModelForCausalLM, AutoTokenizer
@@ -229,8 +213,8 @@ def _read(name: str, source: Path | None, dtype: torch.dtype) -> tuple[Any, Any]
             tokenizer = AutoTokenizer.from_pretrained(where, trust_remote_code=False)
             model = AutoModelForCausalLM.from_pretrained(where, dtype=dtype, trust_remote_code=False)
     except Exception as error:  # foreign code and files: anything can fail
-        hint = "check the name and the connection" if source is None else "is the folder complete?"
-        raise ModelError(f"cannot load {name} ({one_line(error)}): {hint}") from error
+        advice = "check the name and the connection" if source is None else "is the folder complete?"
+        raise ModelError(f"cannot load {name} ({one_line(error)})", remedy=advice) from error
     return model, tokenizer
 
 

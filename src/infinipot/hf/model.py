@@ -8,6 +8,7 @@ unsupported family is refused rather than read wrongly.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from contextlib import nullcontext
 from typing import Any
 
@@ -21,7 +22,7 @@ from infinipot.core.rows import Rows
 from infinipot.errors import ConfigError, InfiniPotError, ModelError
 from infinipot.hf import attention
 from infinipot.hf.cache import PotCache
-from infinipot.hf.rope import frequencies, still
+from infinipot.hf.rope import frequencies, key_factors, still
 
 PROBE_STEPS = 7
 
@@ -35,6 +36,7 @@ class HFModel:
         self.decoder = getattr(model.base_model, "language_model", model.base_model)
         self.config = model.config.get_text_config()
         self.device: torch.device = model.get_input_embeddings().weight.device
+        self.dtype: torch.dtype = model.dtype
         self.vocabulary: int = self.config.vocab_size
         self.head = model.get_output_embeddings()
         self.softcap: float | None = getattr(self.config, "final_logit_softcapping", None)
@@ -58,9 +60,12 @@ class HFModel:
         """Return an empty pot with this model's layers."""
         windows = self.windows()
         if not mode.grows and all(width is not None and width < capacity for width in windows):
+            widest = max(filter(None, windows))
             raise ConfigError(
-                f"every layer of this model sees only {max(filter(None, windows))} tokens back, so a pot of "
-                f"{capacity} would never be distilled: use --capacity {max(filter(None, windows))} or less"
+                f"every layer of this model sees only {widest} tokens back, so a pot of {capacity} would never "
+                "be distilled",
+                field="capacity",
+                remedy=f"use `capacity` {widest} or less",
             )
         # Positions that run on may reach the end of what the model was trained for, and pass it.
         runs_on = mode.grows or mode.positions == "kept"
@@ -89,6 +94,14 @@ class HFModel:
         """Next-token logits [..., V] of hidden states [..., H]."""
         logits: Tensor = self.head(hidden)
         return logits if self.softcap is None else torch.tanh(logits / self.softcap) * self.softcap
+
+    def named_weights(self) -> Iterable[tuple[str, Tensor]]:
+        """Return the weights by name, for a fingerprint."""
+        return self.model.state_dict().items()  # type: ignore[no-any-return]  # transformers is untyped
+
+    def key_factors(self) -> dict[str, float]:
+        """Return what keys are multiplied by beside their rotation, for a fingerprint."""
+        return key_factors(self.decoder)
 
     @torch.no_grad()
     def _probe(self) -> None:

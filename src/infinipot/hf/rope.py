@@ -53,6 +53,14 @@ def moves_within(decoder: Any, config: Any, capacity: int) -> bool:
     return any(not bool((a == b).all()) for a, b in zip(short, long, strict=True))
 
 
+def key_factors(decoder: Any) -> dict[str, float]:
+    """Return what YaRN and longrope multiply keys by, under the names the rotary embedding gives them."""
+    rotary = decoder.rotary_emb
+    kinds = [f"{kind}_" for kind in rotary.rope_type] if isinstance(rotary.rope_type, dict) else [""]
+    names = [f"{kind}attention_scaling" for kind in kinds]
+    return {name: float(getattr(rotary, name)) for name in names if hasattr(rotary, name)}
+
+
 def _fitted(rotary: Any, config: Any, capacity: int, kind: str | None) -> Tensor:
     found: Tensor = getattr(rotary, "inv_freq" if kind is None else f"{kind}_inv_freq")
     type_ = rotary.rope_type if kind is None else rotary.rope_type[kind]

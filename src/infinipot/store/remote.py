@@ -7,27 +7,29 @@ What a killed process left is removed by the next save of the same name, an hour
 
 from __future__ import annotations
 
-import secrets
 import time
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any, BinaryIO
+from tempfile import TemporaryDirectory
+from typing import Any
 
-import fsspec  # type: ignore[import-untyped]
-
-from infinipot.common.atomic_files import ASIDE, is_aside
+from infinipot.common.atomic_files import aside_name, is_aside
+from infinipot.common.extras import needed_for
 from infinipot.errors import InfiniPotError, StoreError
 from infinipot.store.base import SUFFIX, WAIT_S, PotStore
+from infinipot.store.file import LONGEST_HEAD
 from infinipot.store.local import LocalStore
 from infinipot.store.names import check
 
-_BLOCK = 16 * 2**20  # bytes of one request
+_BLOCK = 256 * 2**10  # bytes of one request for a head
 _STALE_S = 3600
 
 
 def open_remote(address: str) -> PotStore:
     """Return the store at an fsspec address."""
+    with needed_for("a store at an address", "remote"):
+        import fsspec  # type: ignore[import-untyped]
     try:
         system, path = fsspec.core.url_to_fs(address)
     except ImportError as error:  # its message names the package
@@ -57,7 +59,8 @@ class RemoteStore(PotStore):
         check(name)
         yield
 
-    def _found(self) -> Iterable[str]:
+    def files(self) -> Iterable[str]:
+        """Return the names of the files at this address."""
         with self._one_line("list"):
             try:
                 self._system.invalidate_cache(self._at)
@@ -66,24 +69,35 @@ class RemoteStore(PotStore):
                 return []
 
     @contextmanager
-    def _reading(self, name: str) -> Iterator[tuple[BinaryIO, int]]:
+    def opened(self, name: str) -> Iterator[Path]:
+        """Give a pot fetched into a temporary file."""
         self.require(name)
-        with self._one_line("read"):
-            info = self._system.info(self._key(name))
-            if info["type"] != "file":
-                raise StoreError(f"{self._key(name)} is a folder, not a pot: remove it")
-            with self._system.open(self._key(name), "rb", block_size=_BLOCK) as stream:
-                yield stream, info["size"]
+        with self._one_line("read"), TemporaryDirectory() as folder:
+            self._system.get_file(self._key(name), str(path := Path(folder) / "pot"))
+            yield path
 
     @contextmanager
-    def _writing(self, name: str) -> Iterator[BinaryIO]:
-        aside = f"{self._at}/.{name}{SUFFIX}.{secrets.token_hex(8)}{ASIDE}"
-        with self._one_line("write"):
+    def opened_head(self, name: str) -> Iterator[Path]:
+        """Give a file as long as the pot with its head in front: for a card no tensor is fetched."""
+        self.require(name)
+        with self._one_line("read"), TemporaryDirectory() as folder:
+            path, key = Path(folder) / "pot", self._key(name)
+            with self._system.open(key, "rb", block_size=_BLOCK) as stream, path.open("wb") as local:
+                local.write(count := stream.read(8))
+                local.write(stream.read(min(int.from_bytes(count, "little"), LONGEST_HEAD)))
+                local.truncate(self._system.size(key))
+            yield path
+
+    @contextmanager
+    def written(self, name: str) -> Iterator[Path]:
+        """Give a temporary path; what is written there is sent under a temporary key and then renamed."""
+        aside = f"{self._at}/{aside_name(name + SUFFIX)}"
+        with self._one_line("write"), TemporaryDirectory() as folder:
+            yield (path := Path(folder) / "pot")
             self._sweep(name)
             self._system.makedirs(self._at, exist_ok=True)
             try:
-                with self._system.open(aside, "wb", block_size=_BLOCK) as stream:
-                    yield stream
+                self._system.put_file(str(path), aside)
                 self._system.mv(aside, self._key(name))
             except BaseException:
                 with suppress(Exception):
@@ -97,7 +111,7 @@ class RemoteStore(PotStore):
 
     def _sweep(self, name: str) -> None:
         """Remove what was left long ago; without locks, something younger may be at work."""
-        for file in self._found():
+        for file in self.files():
             if is_aside(file, f"{name}{SUFFIX}"):
                 with suppress(Exception):
                     if time.time() - self._system.modified(f"{self._at}/{file}").timestamp() > _STALE_S:

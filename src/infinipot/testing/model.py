@@ -7,6 +7,7 @@ nonsense, fluently and repeatably.
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 
 import torch
 import torch.nn.functional as F
@@ -71,6 +72,12 @@ class ToyModel:
     def logits(self, hidden: Tensor) -> Tensor:
         """Next-token logits [..., V] of hidden states [..., H]."""
         return hidden @ self.embedding.T
+
+    def named_weights(self) -> Iterator[tuple[str, Tensor]]:
+        """Yield the weights by name, for a fingerprint."""
+        yield from ((".embedding", self.embedding), (".frequencies", self.frequencies))
+        for index, block in enumerate(self.blocks):
+            yield from ((f".blocks.{index}.{name}", weight) for name, weight in block.items())
 
     def _split(self, flat: Tensor) -> Tensor:
         return flat.view(*flat.shape[:-1], -1, self.width).transpose(1, 2)  # [B, heads, n, D]

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import hashlib
 import io
 import json
 import pickle
 import struct
+import subprocess
+import sys
 import zipfile
 from dataclasses import replace
 from functools import cache
+from pathlib import Path
+from tempfile import TemporaryDirectory, mkdtemp
 
 import pytest
 import safetensors
@@ -20,18 +25,30 @@ from hypothesis import strategies as st
 import toy_pots as toy
 from infinipot.core.state import State
 from infinipot.errors import StoreError
-from infinipot.store import file, header
-from infinipot.store.card import FORMAT
+from infinipot.models import fingerprint
+from infinipot.reading.sampling import Generation
+from infinipot.store import file
+from infinipot.store.card import FORMAT, Card
+from infinipot.store.match import mismatch, recipe_of
+
+FOLDER = TemporaryDirectory()
+
+
+def at(data: bytes) -> Path:
+    """A file with these bytes."""
+    path = Path(mkdtemp(dir=FOLDER.name)) / "x.pot"
+    path.write_bytes(data)
+    return path
 
 
 def written(state: State | None = None, **changes) -> bytes:
-    stream = io.BytesIO()
-    file.write(stream, state or toy.read().state(), toy.card(**changes))
-    return stream.getvalue()
+    path = at(b"")
+    file.write(path, state or toy.read().state(), toy.card(**changes))
+    return path.read_bytes()
 
 
 def read(data: bytes) -> tuple[State, object]:
-    return file.read(io.BytesIO(data), len(data), "pot 'x'")
+    return file.read(at(data), "pot 'x'")
 
 
 def refused(data: bytes) -> str:
@@ -39,7 +56,7 @@ def refused(data: bytes) -> str:
     said = []
     for act in (file.read, file.check):
         with pytest.raises(StoreError) as caught:
-            act(io.BytesIO(data), len(data), "pot 'x'")
+            act(at(data), "pot 'x'")
         said.append(str(caught.value))
     assert said[0] == said[1]
     assert said[0].startswith("pot 'x' ")
@@ -65,14 +82,12 @@ def test_what_is_written_is_what_is_read() -> None:
     found, card = read(written(state))
     assert toy.same(found, State(dict(state.tensors), json.loads(json.dumps(dict(state.numbers)))))
     assert card == toy.card(bytes=sum(t.nbytes for t in state.tensors.values()))
-    assert (
-        file.check(io.BytesIO(WHOLE), len(WHOLE), "it")
-        == header.read(io.BytesIO(WHOLE), len(WHOLE), "it").card
-    )
+    assert file.check(at(WHOLE), "it") == file.head(at(WHOLE), "it").card == card
 
 
-@pytest.mark.parametrize("dtype", file.DTYPES.values(), ids=str)
-def test_every_dtype_and_odd_shape(dtype: torch.dtype) -> None:
+@pytest.mark.parametrize("kind", [name for name, _ in file.DTYPES.values()])
+def test_every_dtype_and_odd_shape(kind: str) -> None:
+    dtype = getattr(torch, kind)
     shapes = [(), (0,), (3,), (2, 0, 5), (1, 2, 3, 7)]
     tensors = {f"t.{k}": (torch.rand(shape) * 9).to(dtype) for k, shape in enumerate(shapes)}
     tensors["odd"] = torch.tensor([1, 2, 3], dtype=torch.int8)
@@ -81,9 +96,8 @@ def test_every_dtype_and_odd_shape(dtype: torch.dtype) -> None:
     assert toy.same(read(written(state))[0], state)
 
 
-def test_any_safetensors_reader_opens_it(tmp_path) -> None:
-    path = tmp_path / "x.pot"
-    path.write_bytes(WHOLE)
+def test_any_safetensors_reader_opens_it() -> None:
+    path = at(WHOLE)
     state = toy.read().state()
     loaded = safetensors.torch.load_file(path)
     assert toy.same(State(loaded), State(dict(state.tensors)))
@@ -137,11 +151,11 @@ def test_a_flipped_byte_is_refused_or_changes_nothing(at: int, flip: int) -> Non
 @settings(max_examples=100)
 @given(st.integers(0, len(WHOLE) - 1))
 def test_a_file_cut_short_is_refused(length: int) -> None:
-    assert "cut short" in (said := refused(WHOLE[:length])) or "not a pot" in said
+    assert "not a whole pot" in refused(WHOLE[:length])
 
 
 def test_something_after_the_end_is_refused() -> None:
-    assert "follows its end" in refused(WHOLE + b"\0")
+    assert "not fully covered" in refused(WHOLE + b"\0")
 
 
 def zipped() -> bytes:
@@ -190,7 +204,7 @@ def test_what_is_no_pot_is_refused(data: bytes) -> None:
 
 def test_a_torch_file_is_refused(tmp_path) -> None:
     torch.save({"a": torch.ones(3)}, tmp_path / "x.pot")
-    assert "not a pot" in refused((tmp_path / "x.pot").read_bytes())
+    assert "not a whole pot" in refused((tmp_path / "x.pot").read_bytes())
 
 
 @cache
@@ -221,7 +235,6 @@ def lies() -> dict[str, bytes]:
     lie("offsets backwards", put(0, "data_offsets", [8, 0]))
     lie("negative offsets", put(0, "data_offsets", [-8, 0]))
     lie("three offsets", put(0, "data_offsets", [0, 4, 8]))
-    lie("more fields", put(0, "more", 1))
     lie("no tensor", lambda head, names: head.__setitem__(names[0], 7))
     lie("one tensor less", lambda head, names: head.pop(names[-1]))
     lie("a tensor twice", lambda head, names: head.__setitem__("zzz", head[names[-1]]))
@@ -258,6 +271,14 @@ def lies() -> dict[str, bytes]:
     return made
 
 
+def test_a_field_that_the_library_does_not_know_changes_nothing() -> None:
+    head, rest = parts()
+    head[min(set(head) - {"__metadata__"})]["more"] = 1
+    found, card = read(rebuilt(head, rest))
+    assert toy.same(found, read(WHOLE)[0])
+    assert card == read(WHOLE)[1]
+
+
 @pytest.mark.parametrize("what", lies())
 def test_a_header_that_lies_is_refused(what: str) -> None:
     refused(lies()[what])
@@ -272,28 +293,80 @@ def test_a_sum_of_ones_own_does_not_help_a_wrong_document() -> None:
         {"packed": {"a": 7}},
         {"card": toy.card(bytes=1).to_json()},
     ):
-        stream = io.BytesIO()
-        head = header.Header(toy.card(), state.numbers, {}, [])
+        head = file.Head(toy.card(), state.numbers, {}, [])
         document = {**head.document(), **changes}
-        digest = header.hashlib.sha256(header.canonical(document).encode()).hexdigest()
-        forged = {"__metadata__": {"infinipot": header.canonical({**document, "sha256": digest})}}
-        stream.write(rebuilt(forged, b""))
-        assert "damaged" in refused(stream.getvalue())
+        digest = hashlib.sha256(file.canonical(document).encode()).hexdigest()
+        forged = {"__metadata__": {"infinipot": file.canonical({**document, "sha256": digest})}}
+        assert "not a whole pot" in refused(rebuilt(forged, b""))
 
 
 def test_a_newer_pot_says_upgrade() -> None:
     assert "upgrade infinipot" in refused(written(format=FORMAT + 1))
 
 
+def test_a_shape_no_tensor_can_have_is_refused_with_a_right_sum_too() -> None:
+    card, place = toy.card(bytes=0), file.Place("x", "F32", (2**62, 0))
+    document = file.Head(card, {}, {}, [place]).document()
+    digest = hashlib.sha256(file.canonical(document).encode() + place.mark).hexdigest()
+    forged = {
+        "__metadata__": {"infinipot": file.canonical({**document, "sha256": digest})},
+        "x": {"dtype": "F32", "shape": list(place.shape), "data_offsets": [0, 0]},
+    }
+    data = rebuilt(forged, b"")
+    try:
+        found, _ = read(data)
+    except StoreError as error:
+        assert "\n" not in str(error)
+    else:
+        assert found.tensors["x"].numel() == 0
+
+
 def test_the_card_alone_is_read_without_the_tensors() -> None:
-    class Careful(io.BytesIO):
-        seen = 0
+    head = 8 + int.from_bytes(WHOLE[:8], "little")
+    hollow = WHOLE[:head] + bytes(len(WHOLE) - head)
+    assert replace(file.head(at(hollow), "it").card, bytes=0) == toy.card()
+    assert "checksum" in refused(hollow)
 
-        def read(self, count: int = -1) -> bytes:
-            self.seen += count
-            return super().read(count)
 
-    stream = Careful(WHOLE)
-    card = header.read(stream, len(WHOLE), "it").card
-    assert stream.seen == 8 + int.from_bytes(WHOLE[:8], "little")
-    assert replace(card, bytes=0) == toy.card()
+def test_a_pot_is_held_once_while_it_is_loaded(tmp_path) -> None:
+    """Some 64 MB: read by a process of its own, whose peak says how often it was there."""
+    file.write(tmp_path / "x.pot", toy.filled(1, 64), toy.card())
+    code = (
+        "from pathlib import Path\nfrom infinipot.models.memory import forget_peak, recent_peak_bytes\n"
+        "from infinipot.store import file\nimport torch, psutil\n"
+        "before = psutil.Process().memory_info().rss\nforget_peak()\n"
+        f"state, _ = file.read(Path({str(tmp_path / 'x.pot')!r}), 'it')\n"
+        "print((recent_peak_bytes() - before) / sum(t.nbytes for t in state.tensors.values()))"
+    )
+    said = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert float(said.stdout) < 1.5
+
+
+OLD = Path(__file__).parents[2] / "data"
+
+
+def old(name: str) -> tuple[State, Card]:
+    """A toy's pot that the hand-written writer made, before `safetensors` wrote them."""
+    state, card = file.read(OLD / name, "it")
+    # The toy's tokenizer has moved to another module since; a real one has no module in its fingerprint.
+    return state, replace(card, tokenizer=fingerprint.tokenizer(toy.engine().tokenizer))
+
+
+def test_a_pot_written_before_loads_bit_by_bit() -> None:
+    state, card = old("pot-of-format-1.pot")
+    assert toy.same(
+        State(safetensors.torch.load_file(OLD / "pot-of-format-1.pot")), State(dict(state.tensors))
+    )
+    assert mismatch(card, toy.engine(), recipe_of(card)) == ""
+    reader = toy.engine().reader(recipe_of(card))
+    reader.restore(state)
+    again = toy.read(recipe=recipe_of(card))
+    assert toy.same(State(dict(reader.state().tensors)), State(dict(again.state().tensors)))
+    assert reader.ask("so?", Generation(8)) == again.ask("so?", Generation(8))
+
+
+def test_a_pot_in_int8_written_before_loads() -> None:
+    exact, (rounded, card) = old("pot-of-format-1.pot")[0], old("pot-of-format-1-int8.pot")
+    path = at(b"")
+    file.write(path, exact, replace(card, bytes=0))
+    assert toy.same(file.read(path, "it")[0], rounded)

@@ -45,7 +45,7 @@ def test_keep_list_load_replace_remove(store: LocalStore) -> None:
     store.remove("a")
     assert store.names() == ["b"]
     for act in (store.load, store.card, store.remove):
-        with pytest.raises(StoreError, match=r"no pot 'a' in .* \(there: b\)"):
+        with pytest.raises(StoreError, match=r"no pot 'a' in .*: use one of b"):
             act("a")
     assert sorted(path.name for path in store.folder.iterdir()) == [".locks", "b.pot"]
 
@@ -197,8 +197,8 @@ def test_what_a_killed_process_left_is_swept(store: LocalStore) -> None:
 
 def test_a_pot_being_written_survives_the_save_of_one_whose_name_it_begins_with(store: LocalStore) -> None:
     keep(store)
-    with store._writing("book.pot.2") as stream:
-        stream.write(b"an hour's reading")
+    with store.written("book.pot.2") as path:
+        path.write_bytes(b"an hour's reading")
         keep(store, value=2, replace=True)
     assert (store.folder / "book.pot.2.pot").read_bytes() == b"an hour's reading"
 

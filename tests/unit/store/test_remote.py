@@ -25,7 +25,7 @@ def store(request, tmp_path: Path) -> RemoteStore:
 
 
 def files(store: RemoteStore) -> list[str]:
-    return sorted(store._found())
+    return sorted(store.files())
 
 
 def test_keep_list_load_replace_export_import_remove(store: RemoteStore, tmp_path: Path) -> None:
@@ -70,8 +70,8 @@ def test_a_save_that_fails_leaves_the_old_pot(store: RemoteStore, monkeypatch) -
 
     real = file.write
 
-    def half(stream, state, card):
-        stream.write(b"half a pot")
+    def half(path, state, card):
+        path.write_bytes(b"half a pot")
         raise ConnectionError("the line went\ndead")
 
     monkeypatch.setattr(file, "write", half)

@@ -20,6 +20,7 @@ FUSED = ("DecoderLayer",)
 def fuse(decoder: Any, kinds: Sequence[str] = FUSED) -> int:
     """Join products and compile every module of these kinds; return how many were compiled."""
     join(decoder)
+    # private: torch.compiler has no public word for these two
     torch._dynamo.config.recompile_limit = max(64, torch._dynamo.config.recompile_limit)  # a few shapes each
     torch._dynamo.config.allow_unspec_int_on_nn_module = True  # else every layer index compiles anew
     found = [module for module in decoder.modules() if type(module).__name__.endswith(tuple(kinds))]

@@ -21,10 +21,12 @@ MIXED = "mixed"  # float32 with products in bfloat16, on a CPU
 def resolve(dtype: str, device: torch.device) -> tuple[str, bool]:
     """Return the dtype to load weights in, and whether products are then to be in bfloat16."""
     if dtype == MIXED and device.type != "cpu":
-        raise ConfigError(f"dtype mixed is for CPUs: use bfloat16 on {device.type}")
+        raise ConfigError("mixed is for CPUs", field="dtype", remedy=f"use `dtype` bfloat16 on {device.type}")
     if dtype == MIXED and not has_bfloat16():
         raise ConfigError(
-            "this processor has no bfloat16 instructions, so mixed would be slower: use float32"
+            "this processor has no bfloat16 instructions, so mixed would be slower",
+            field="dtype",
+            remedy="use `dtype` float32",
         )
     if device.type == "cpu" and dtype in ("auto", MIXED):
         return "float32", dtype == MIXED or has_bfloat16()

@@ -9,15 +9,20 @@ The modules lose their plain weights: only for models we have loaded ourselves.
 
 from __future__ import annotations
 
+import os
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
+from infinipot.errors import ConfigError
 from infinipot.hf.speed.joint import FEW, TOGETHER, Joint, plain_linear
 
 ROWS = 2048  # tokens the layout is chosen for: a chunk
 LIKELY = 64  # next tokens whose logits are computed in float32
+
+
+ABSENT = "INFINIPOT_NO_BFLOAT16"  # an environment variable: set, the instructions are reported absent
 
 
 def has_onednn() -> bool:
@@ -26,21 +31,28 @@ def has_onednn() -> bool:
 
 
 def has_bfloat16() -> bool:
-    """Say whether this processor multiplies bfloat16 itself."""
-    return has_onednn() and bool(torch.cpu._is_avx512_bf16_supported() or torch.cpu._is_amx_tile_supported())
+    """Say whether this processor multiplies bfloat16 itself: asked before any such product is made."""
+    if os.environ.get(ABSENT) or not has_onednn():
+        return False
+    # private: torch has no public word for it in all the versions we take
+    return bool(torch.cpu._is_avx512_bf16_supported() or torch.cpu._is_amx_tile_supported())
 
 
 class Packed:
     """One weight [out, in] in oneDNN's own layout."""
 
     def __init__(self, weight: Tensor, bias: Tensor | None, dtype: torch.dtype, narrow: bool = False) -> None:
+        if dtype == torch.bfloat16 and not has_bfloat16():
+            raise ConfigError("this processor has no bfloat16 instructions", remedy="use `dtype` float32")
         self.dtype, self.narrow = dtype, narrow
+        # private: oneDNN's layout has no public function in torch; torch.compile uses these two as well
         self.weight = torch.ops.mkldnn._reorder_linear_weight(weight.to(dtype), ROWS)
         self.bias = None if bias is None else bias.to(dtype)
 
     def __call__(self, x: Tensor) -> Tensor:
         """The product for x [..., in], in x's own type, or as it is if what follows is a product again."""
         given = x.to(self.dtype)
+        # private: as above
         out: Tensor = torch.ops.mkldnn._linear_pointwise(given, self.weight, self.bias, "none", [], "")
         return out if self.narrow else out.to(x.dtype)
 
@@ -71,12 +83,12 @@ class Product(nn.Module):
 
 
 class Head(nn.Module):
-    """The output head in bfloat16; for few tokens, whose next ones will be chosen, the likeliest exactly."""
+    """The output head in `dtype`; for few tokens, whose next ones will be chosen, the likeliest exactly."""
 
-    def __init__(self, of: nn.Linear) -> None:
+    def __init__(self, of: nn.Linear, dtype: torch.dtype = torch.bfloat16) -> None:
         super().__init__()
         self.weight, self.bias = of.weight, of.bias
-        self.packed = Packed(of.weight.data, None if of.bias is None else of.bias.data, torch.bfloat16)
+        self.packed = Packed(of.weight.data, None if of.bias is None else of.bias.data, dtype)
 
     def forward(self, x: Tensor) -> Tensor:
         """Logits [..., V] in x's own type."""

@@ -8,7 +8,7 @@ import psutil
 import torch
 
 from infinipot.engine import Engine
-from infinipot.models.peak_memory import forget_peak, recent_peak_bytes
+from infinipot.models.memory import forget_peak, recent_peak_bytes
 from infinipot.reading.held_words import LEAST
 from infinipot.reading.reader import Reader
 from infinipot.reading.sampling import Generation

@@ -12,7 +12,7 @@ from families import build
 from infinipot.errors import ConfigError
 from infinipot.hf.model import HFModel
 from infinipot.hf.speed import prepare
-from infinipot.hf.speed.products import Head, Product, pack
+from infinipot.hf.speed.products import ABSENT, Head, Product, has_bfloat16, pack
 from infinipot.reading.sampling import Generation
 from infinipot.recipes.recipe import Recipe
 from infinipot.testing.tokenizer import ByteTokenizer
@@ -25,13 +25,7 @@ def relative(found: torch.Tensor, wanted: torch.Tensor) -> float:
     return float((found - wanted).norm() / wanted.norm())
 
 
-@pytest.mark.parametrize("family", FAMILIES)
-@pytest.mark.parametrize(
-    ("dtype", "most"),
-    [(torch.float32, 1e-5), pytest.param(torch.bfloat16, 0.03, marks=pytest.mark.needs_bfloat16)],
-)
-@torch.no_grad()
-def test_the_same_logits(family: str, dtype: torch.dtype, most: float) -> None:
+def check_logits(family: str, dtype: torch.dtype, most: float) -> None:
     plain, packed = build(family), copy.deepcopy(build(family))
     assert pack(packed, packed.base_model, dtype)
     assert not any(isinstance(module, nn.Linear) for module in packed.modules())
@@ -44,18 +38,52 @@ def test_the_same_logits(family: str, dtype: torch.dtype, most: float) -> None:
             assert module.joint.parts == ()
 
 
-@pytest.mark.needs_bfloat16
+@pytest.mark.parametrize("family", FAMILIES)
 @torch.no_grad()
-def test_the_likeliest_next_tokens_are_exact() -> None:
+def test_the_same_logits(family: str) -> None:
+    check_logits(family, torch.float32, 1e-5)
+
+
+@pytest.mark.needs_bfloat16
+@pytest.mark.parametrize("family", FAMILIES)
+@torch.no_grad()
+def test_nearly_the_same_logits_in_bfloat16(family: str) -> None:
+    check_logits(family, torch.bfloat16, 0.03)
+
+
+@torch.no_grad()
+def check_head(dtype: torch.dtype) -> tuple[torch.Tensor, torch.Tensor]:
     head = nn.Linear(48, 500, bias=True)
     x = torch.randn(2, 3, 48)
     wanted = head(x)
-    found = Head(head)(x)
+    found = Head(head, dtype)(x)
     best = wanted.topk(10).indices
     torch.testing.assert_close(found.gather(-1, best), wanted.gather(-1, best))
-    assert not torch.equal(found, wanted)  # the others are not
     many = torch.randn(1, 200, 48)
-    assert relative(Head(head)(many), head(many)) < 0.01
+    assert relative(Head(head, dtype)(many), head(many)) < 0.01
+    return found, wanted
+
+
+@pytest.mark.needs_bfloat16
+def test_the_likeliest_next_tokens_are_exact() -> None:
+    found, wanted = check_head(torch.bfloat16)
+    assert not torch.equal(found, wanted)  # the others are not
+
+
+def test_the_head_is_exact_in_float32() -> None:
+    found, wanted = check_head(torch.float32)
+    torch.testing.assert_close(found, wanted)
+
+
+def test_products_in_bfloat16_are_refused_where_the_processor_has_none(monkeypatch) -> None:
+    monkeypatch.setenv(ABSENT, "1")
+    assert not has_bfloat16()
+    with pytest.raises(ConfigError, match="no bfloat16 instructions"):
+        Head(nn.Linear(8, 8))
+    model = copy.deepcopy(build("llama-3.1"))
+    with pytest.raises(ConfigError, match="no bfloat16 instructions"):
+        pack(model, model.base_model, torch.bfloat16)
+    assert prepare.resolve("auto", torch.device("cpu")) == ("float32", False)
 
 
 @torch.no_grad()
@@ -88,9 +116,9 @@ def test_what_a_dtype_means_on_a_device(monkeypatch) -> None:
     assert prepare.resolve("auto", cpu) == prepare.resolve("mixed", cpu) == ("float32", True)
     assert prepare.resolve("float32", cpu) == ("float32", False)
     assert prepare.resolve("auto", cuda) == ("auto", False)
-    with pytest.raises(ConfigError, match="use bfloat16 on cuda"):
+    with pytest.raises(ConfigError, match="bfloat16 on cuda"):
         prepare.resolve("mixed", cuda)
     monkeypatch.setattr(prepare, "has_bfloat16", lambda: False)
     assert prepare.resolve("auto", cpu) == ("float32", False)
-    with pytest.raises(ConfigError, match="use float32"):
+    with pytest.raises(ConfigError, match="float32"):
         prepare.resolve("mixed", cpu)

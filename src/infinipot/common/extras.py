@@ -1,0 +1,21 @@
+"""Packages that only a part of InfiniPot needs: where one is missing, the message says what to install."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from infinipot.errors import ConfigError
+
+
+@contextmanager
+def needed_for(what: str, extra: str) -> Iterator[None]:
+    """Turn a failed import in the block into one line that names the extra to install."""
+    try:
+        yield
+    except ModuleNotFoundError as error:
+        if (error.name or "").partition(".")[0] == "infinipot":
+            raise  # our own fault, not a package that is missing
+        raise ConfigError(
+            f"{what} needs more packages ({error.name})", remedy=f"pip install 'infinipot[{extra}]'"
+        ) from error

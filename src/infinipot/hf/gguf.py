@@ -1,0 +1,131 @@
+"""A transformers model and tokenizer made from a GGUF file.
+
+transformers unpacks the weights; this module repairs what it leaves out (the BOS a file asks for, every token
+that ends a turn) and turns its many ways of failing into one line. It does not know where a file came from.
+"""
+
+from __future__ import annotations
+
+import gc
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from logging import ERROR
+from pathlib import Path
+from typing import Any
+
+from infinipot.common.extras import needed_for
+from infinipot.errors import InfiniPotError, ModelError
+from infinipot.models import cache, memory
+from infinipot.models.gguf_files import one_line, read_header
+
+# Tokens that end a turn or a text, whichever the file calls its EOS (llama.cpp stops at each of these too).
+END_TOKENS = ("<|im_end|>", "<|endoftext|>", "<|eot_id|>", "<|end_of_text|>", "<end_of_turn>", "<|end|>")
+
+
+def pull(alias: str) -> cache.Pull:
+    """Fetch a model of the catalogue and convert it unless it is installed already, yielding progress."""
+    return cache.pull(alias, convert)
+
+
+def convert(gguf: Path, folder: Path, alias: str) -> bool:
+    """Save a GGUF file's model and tokenizer as float16; return whether its texts begin with BOS.
+
+    The error of float16 is 2^-11, far below that of 4-bit weights.
+    """
+    import torch
+
+    advice = "close other programs, or pull on a machine with more memory and copy the folder"
+    memory.require(f"converting {alias}", read_header(gguf).converting_bytes, memory.available(), advice)
+    model, tokenizer = load_gguf(gguf, torch.float16)
+    try:
+        with quiet():
+            # One file however large the model: nothing here is loaded in parts.
+            model.save_pretrained(folder, max_shard_size="1TB")
+            tokenizer.save_pretrained(folder)
+    except (InfiniPotError, OSError):
+        raise
+    except Exception as error:  # foreign code and files: anything can fail
+        raise ModelError(
+            f"cannot convert {alias} ({one_line(error)})", remedy="please report this"
+        ) from error
+    with_bos = adds_bos(tokenizer)
+    del model
+    gc.collect()
+    return with_bos
+
+
+def load_gguf(path: Path, dtype: Any) -> tuple[Any, Any]:
+    """Return (model, tokenizer) of a GGUF file with its weights unpacked to `dtype`."""
+    header = read_header(path)
+    from transformers import AutoModelForCausalLM, AutoTokenizer, GenerationConfig, GgufConfig
+
+    source = {"pretrained_model_name_or_path": str(path.parent), "gguf_file": path.name}
+    try:
+        with needed_for("a GGUF file", "models"):
+            import accelerate  # noqa: F401  transformers loads through it
+        with quiet():
+            model = AutoModelForCausalLM.from_pretrained(
+                **source, quantization_config=GgufConfig(dequantize=True), dtype=dtype
+            )
+            tokenizer = AutoTokenizer.from_pretrained(**source)
+    except InfiniPotError:
+        raise
+    except Exception as error:  # foreign code and files: anything can fail
+        raise ModelError(
+            f"cannot read {path} ({one_line(error)})", remedy=f"is {header.architecture} supported?"
+        ) from error
+    if header.add_bos and not adds_bos(tokenizer):
+        # transformers drops this flag, and Gemma for one babbles without its BOS. The setter rebuilds
+        # the post-processor, which is saved with the tokenizer; the flag itself is not.
+        tokenizer.add_bos_token = True
+    settings = model.generation_config.to_diff_dict()
+    settings.pop(
+        "_from_model_config", None
+    )  # else saving takes the ends from the model's config, which has one
+    settings["eos_token_id"] = _ends(tokenizer, header.eos)
+    model.generation_config = GenerationConfig(**settings)
+    return model, tokenizer
+
+
+def adds_bos(tokenizer: Any) -> bool:
+    """Whether encoding puts a BOS in front; the tokenizer's own flag is wrong after a reload."""
+    first = tokenizer("a").input_ids[:1]
+    return tokenizer.bos_token_id is not None and first == [tokenizer.bos_token_id]
+
+
+def _ends(tokenizer: Any, eos: int | None) -> list[int]:
+    # The EOS comes from the file: transformers 5.17 takes a wrong one for some tokenizers.
+    special = tokenizer.get_added_vocab()
+    return sorted({special[token] for token in END_TOKENS if token in special} | ({eos} - {None}))
+
+
+@contextmanager
+def quiet() -> Iterator[None]:
+    """Keep transformers' bars and warnings from the user for a while; errors still come through."""
+    from huggingface_hub.utils import logging as hub_logging
+    from transformers import modeling_gguf_pytorch_utils as unpacking
+    from transformers.utils import logging
+
+    bars, level, hub_level = (
+        logging.is_progress_bar_enabled(),
+        logging.get_verbosity(),
+        hub_logging.get_verbosity(),
+    )
+    own_bar = getattr(unpacking, "tqdm", None)  # past transformers' switch
+    logging.disable_progress_bar()
+    logging.set_verbosity_error()
+    hub_logging.set_verbosity(ERROR)
+    if own_bar is not None:
+        unpacking.tqdm = lambda items, **_: items
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            yield
+    finally:
+        if own_bar is not None:
+            unpacking.tqdm = own_bar
+        logging.set_verbosity(level)
+        hub_logging.set_verbosity(hub_level)
+        if bars:
+            logging.enable_progress_bar()
