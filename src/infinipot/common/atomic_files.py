@@ -41,9 +41,9 @@ def regular(path: Path, what: str, follow: bool = False) -> Path:
 
 @contextmanager
 def aside(path: Path) -> Iterator[Path]:
-    """Give a path in a folder of its own beside `path`; what is there takes its name when the block ends well.
+    """Give a path to write to; the file there becomes `path` when the block ends well, else it is removed.
 
-    A folder, because a library that writes the file may put a temporary one of its own beside it.
+    It lies in a folder of its own: a library that writes a file may put a temporary one beside it.
     """
     folder = path.with_name(aside_name(path.name))
     try:

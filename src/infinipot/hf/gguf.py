@@ -80,9 +80,7 @@ def load_gguf(path: Path, dtype: Any) -> tuple[Any, Any]:
         # the post-processor, which is saved with the tokenizer; the flag itself is not.
         tokenizer.add_bos_token = True
     settings = model.generation_config.to_diff_dict()
-    settings.pop(
-        "_from_model_config", None
-    )  # else saving takes the ends from the model's config, which has one
+    settings.pop("_from_model_config", None)  # else saving takes the one end that the model's config has
     settings["eos_token_id"] = _ends(tokenizer, header.eos)
     model.generation_config = GenerationConfig(**settings)
     return model, tokenizer
@@ -97,7 +95,8 @@ def adds_bos(tokenizer: Any) -> bool:
 def _ends(tokenizer: Any, eos: int | None) -> list[int]:
     # The EOS comes from the file: transformers 5.17 takes a wrong one for some tokenizers.
     special = tokenizer.get_added_vocab()
-    return sorted({special[token] for token in END_TOKENS if token in special} | ({eos} - {None}))
+    found = {special[token] for token in END_TOKENS if token in special}
+    return sorted(found if eos is None else found | {eos})
 
 
 @contextmanager

@@ -25,6 +25,7 @@ from infinipot.models import cache, catalog, memory
 from infinipot.models.cache import Pull
 from infinipot.models.catalog import ALIASES, DEFAULT_MODEL, Format
 from infinipot.models.gguf_files import one_line, read_header
+from infinipot.models.progress import Progress
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel, PreTrainedTokenizerBase
@@ -70,7 +71,7 @@ def load(
     place = choose_device(device)
     source = _resolve(name)
     if catalog.get(name) and not cache.card(name):
-        (on_pull or deque(maxlen=0).extend)(pull(name))
+        (on_pull or deque[Progress](maxlen=0).extend)(pull(name))
     try:
         family, count = _measured(name, source)
         kind = choose_dtype(dtype, place, family)

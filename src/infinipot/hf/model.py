@@ -62,8 +62,8 @@ class HFModel:
         if not mode.grows and all(width is not None and width < capacity for width in windows):
             widest = max(filter(None, windows))
             raise ConfigError(
-                f"every layer of this model sees only {widest} tokens back, so a pot of {capacity} would never "
-                "be distilled",
+                f"every layer of this model sees only {widest} tokens back, so a pot of {capacity} would "
+                "never be distilled",
                 field="capacity",
                 remedy=f"use `capacity` {widest} or less",
             )

@@ -33,9 +33,7 @@ from infinipot.models.download import discard, fetch
 from infinipot.models.progress import Progress
 
 Pull = Generator[Progress, None, None]
-Converter = Callable[
-    [Path, Path, str], bool
-]  # a GGUF file, the new folder, the alias; does it begin with BOS?
+Converter = Callable[[Path, Path, str], bool]  # GGUF file, new folder, alias; are texts to begin with BOS?
 STORE_VERSION = 1
 CARD = "infinipot.json"
 POLL_S = 0.5

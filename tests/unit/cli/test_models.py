@@ -11,9 +11,10 @@ from typer.testing import CliRunner
 
 from infinipot.cli import models
 from infinipot.errors import ModelError
+from infinipot.hf import gguf
 from infinipot.models import cache as store
 from infinipot.models import catalog
-from infinipot.models.download import Progress
+from infinipot.models.progress import Progress
 
 
 @pytest.fixture(autouse=True)
@@ -37,7 +38,7 @@ def easy_pull(monkeypatch: pytest.MonkeyPatch) -> None:
         card = store.Card(alias, release.sha256, store.STORE_VERSION, "float16", False, release.format, {})
         (store.path(alias) / store.CARD).write_text(json.dumps(vars(card)))
 
-    monkeypatch.setattr(store, "pull", pull)
+    monkeypatch.setattr(gguf, "pull", pull)
 
 
 def run(*words: str) -> tuple[str, str]:

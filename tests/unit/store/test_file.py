@@ -58,7 +58,7 @@ def refused(data: bytes) -> str:
         with pytest.raises(StoreError) as caught:
             act(at(data), "pot 'x'")
         said.append(str(caught.value))
-    assert said[0] == said[1]
+    assert len({line.partition(" (")[0] for line in said}) == 1  # the library names one of two wrong tensors
     assert said[0].startswith("pot 'x' ")
     assert "\n" not in said[0]
     return said[0]
@@ -304,7 +304,7 @@ def test_a_newer_pot_says_upgrade() -> None:
     assert "upgrade infinipot" in refused(written(format=FORMAT + 1))
 
 
-def test_a_shape_no_tensor_can_have_is_refused_with_a_right_sum_too() -> None:
+def test_a_huge_shape_of_nothing_with_a_right_sum_takes_no_memory() -> None:
     card, place = toy.card(bytes=0), file.Place("x", "F32", (2**62, 0))
     document = file.Head(card, {}, {}, [place]).document()
     digest = hashlib.sha256(file.canonical(document).encode() + place.mark).hexdigest()
@@ -312,13 +312,7 @@ def test_a_shape_no_tensor_can_have_is_refused_with_a_right_sum_too() -> None:
         "__metadata__": {"infinipot": file.canonical({**document, "sha256": digest})},
         "x": {"dtype": "F32", "shape": list(place.shape), "data_offsets": [0, 0]},
     }
-    data = rebuilt(forged, b"")
-    try:
-        found, _ = read(data)
-    except StoreError as error:
-        assert "\n" not in str(error)
-    else:
-        assert found.tensors["x"].numel() == 0
+    assert read(rebuilt(forged, b""))[0].tensors["x"].numel() == 0
 
 
 def test_the_card_alone_is_read_without_the_tensors() -> None:
@@ -360,8 +354,11 @@ def test_a_pot_written_before_loads_bit_by_bit() -> None:
     assert mismatch(card, toy.engine(), recipe_of(card)) == ""
     reader = toy.engine().reader(recipe_of(card))
     reader.restore(state)
-    again = toy.read(recipe=recipe_of(card))
-    assert toy.same(State(dict(reader.state().tensors)), State(dict(again.state().tensors)))
+    assert toy.same(State(dict(reader.state().tensors)), State(dict(state.tensors)))
+    again = toy.read(recipe=recipe_of(card))  # its rounding is this machine's
+    for old_layer, new_layer in zip(reader.pot.pot_layers, again.pot.pot_layers, strict=True):
+        held = slice(0, reader.pot.fill)
+        assert torch.equal(old_layer.source[..., held], new_layer.source[..., held])
     assert reader.ask("so?", Generation(8)) == again.ask("so?", Generation(8))
 
 
