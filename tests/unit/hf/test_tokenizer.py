@@ -197,7 +197,7 @@ def test_a_format_without_end_tokens_stops_at_the_next_turns_words() -> None:
 @pytest.mark.parametrize(
     ("template", "message"),
     [
-        (None, "this model has no chat template: use --format plain"),
+        (None, "this model has no chat template: use `format` plain"),
         ("{{ raise_exception('not today') }}", "not today"),
         ("{{ messages[0]['content'] | upper }}", "changes the messages"),
         ("{{ messages[0]['content'] }}" * 2, "changes the messages"),
