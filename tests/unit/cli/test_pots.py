@@ -161,11 +161,11 @@ def test_list_show_export_import_remove(tmp_path: Path, home: Path) -> None:
     store.save("book", toy.filled(1), toy.card(title="[red]A book[/red]"))
     (store.folder / "bad.pot").write_bytes(b"nothing")
     bad, good = run("pots", "list")["pots"]
-    assert "not a pot" in bad["error"]
+    assert "not a whole pot" in bad["error"]
     assert (good["pot"], good["title"]) == ("book", "[red]A book[/red]")
     shown = CliRunner().invoke(app, ["pots", "list"], env={"COLUMNS": "200"}).stdout
     assert "[red]A book[/red]" in shown
-    assert "not a pot" in shown
+    assert "not a whole pot" in shown
     assert run("pots", "show", "book")["recipe"]["capacity"] == 64
     assert "tokens_read  180" in CliRunner().invoke(app, ["pots", "show", "book"]).stdout
     assert run("pots", "export", "book", str(tmp_path))["path"] == str(tmp_path / "book.pot")
