@@ -16,6 +16,7 @@ import typer
 
 from infinipot.cli.expand import Given, with_options
 from infinipot.cli.screen import BAR, ELAPSED, JSON, bars, megabytes, plain_table, print_json, say
+from infinipot.hf import gguf
 from infinipot.models import cache as store
 from infinipot.models import catalog
 from infinipot.models.progress import Progress
@@ -56,9 +57,7 @@ def pull(alias: Alias, *, given: Given) -> None:
     fresh, start = store.card(alias) is None, time.monotonic()
     if release.note and fresh:
         print(f"{release.title}: {release.licence}; {release.note}", file=sys.stderr)
-    from infinipot.hf.gguf import pull as pulling
-
-    draw_pull(pulling(alias))
+    draw_pull(gguf.pull(alias))
     ready = next(model for model in store.installed() if model.card.alias == alias)
     seconds = round(time.monotonic() - start, 1)
     told = {"alias": alias, "path": str(ready.path), "disk_bytes": ready.size}
