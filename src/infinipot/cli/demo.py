@@ -20,6 +20,10 @@ if TYPE_CHECKING:
 DAYS = Option("days", int, 620, "Length of the logbook; a day is about 52 tokens.", least=10)
 SIZE, SEED = changed((SIZES["capacity"], ANSWER[2]), capacity=2048, seed=0)
 ANSWER_TOKENS = 12
+HELD = "The pot holds {}, however long the text; full KV would hold {} for this one, and grow."
+LARGER = """{} has 135 million parameters: it finds facts in repetitive text, not in varied prose.
+For real prose take a larger model (1.1 GB download):
+  infinipot ask --model qwen2.5-coder-1.5b --file book.txt "Who is the captain of the ship?\""""
 
 
 @with_options(MODEL, SIZE, DAYS, SEED, DEVICE, DTYPE, JSON)
@@ -86,18 +90,10 @@ def _show(rows: list[dict[str, Any]], costs: dict[str, Any], reader: Reader, mod
         said = (_verdict(row[which], row[f"{which}_right"]) for which in ("pot", "truncated"))
         table.add_row(f"{row['depth']:.0%}", row["question"], row["truth"], *said)
     console.print(table)
-    console.print(
-        f"\n{summary(reader)}\n"
-        f"The pot holds {gigabytes(costs['pot_bytes'])}, however long the text; "
-        f"full KV would hold {gigabytes(costs['full_kv_bytes'])} for this one, and grow.\n"
-    )
+    pot, full = gigabytes(costs["pot_bytes"]), gigabytes(costs["full_kv_bytes"])
+    console.print(f"\n{summary(reader)}\n{HELD.format(pot, full)}\n")
     if model == DEFAULT_MODEL:
-        console.print(
-            f"{model} has 135 million parameters: it finds facts in repetitive text, not in varied prose.\n"
-            "For real prose take a larger model (1.1 GB download):\n"
-            '  infinipot ask --model qwen2.5-coder-1.5b --file book.txt "Who is the captain of the ship?"',
-            highlight=False,
-        )
+        console.print(LARGER.format(model), highlight=False)
 
 
 def _verdict(answer: str, right: bool) -> str:

@@ -20,23 +20,16 @@ SHOWN = 3  # errors and bad rows told one by one
 
 def watch(steps: Iterator[Step], out: Path, quiet: bool) -> None:
     """Run an evaluation to its end; say how to go on where it is stopped."""
-    last: Step | None = None
-
-    def remembered() -> Iterator[Step]:
-        nonlocal last
-        for step in steps:
-            last = step
-            yield step
-
+    seen: deque[Step] = deque(maxlen=1)  # the last step
+    passing = (seen.append(step) or step for step in steps)  # type: ignore[func-returns-value]
     try:
         if quiet:
-            deque(remembered(), maxlen=0)
+            deque(passing, maxlen=0)
         else:
-            (_bar if sys.stderr.isatty() else _lines)(remembered())
+            (_bar if sys.stderr.isatty() else _lines)(passing)
     except KeyboardInterrupt:
-        if last:
-            done = f"{last.done:,} of {last.total:,} rows are in {out}"
-            note(f"stopped: {done}; run the same command to go on")
+        for last in seen:
+            note(f"stopped: {last.done:,} of {last.total:,} rows are in {out}; run the same command to go on")
         raise
 
 

@@ -67,8 +67,8 @@ def completed(words: Sequence[str]) -> list[str]:
 
 def _named_in(config: str | None) -> set[str]:
     """The options that a file of lm-eval's gives; one that is not there lm-eval refuses itself."""
-    path = Path(config) if config else None
-    return set(re.findall(r"^(\w+):", path.read_text(), re.MULTILINE)) if path and path.is_file() else set()
+    path = Path(config or "")
+    return set(re.findall(r"^(\w+):", path.read_text(), re.MULTILINE)) if path.is_file() else set()
 
 
 @contextmanager

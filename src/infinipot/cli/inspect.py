@@ -24,22 +24,13 @@ if TYPE_CHECKING:
 
 PAPER = "swa,ccd,cap-only:general,cap-only:question,infinipot:question"
 
-RECIPES = replace(
-    RECIPE,
-    default="infinipot,sirllm",
-    help=f"Recipes to compare; 'paper' is {PAPER}.",
-    metavar="NAME[:CATALYST],...",
-)
+_COMPARED = f"Recipes to compare; 'paper' is {PAPER}."
+RECIPES = replace(RECIPE, default="infinipot,sirllm", help=_COMPARED, metavar="NAME[:CATALYST],...")
 LENGTH = replace(ANSWER[0], default=64)
 Question = Annotated[str, typer.Option("--question", "-q", help="What to ask.")]
 Out = Annotated[Path, typer.Option(help="Folder to write to.")]
-Global = Annotated[
-    bool,
-    typer.Option(
-        "--global/--no-global",
-        help="Read the whole text once without a pot, to see what the answer attends to; needs its memory.",
-    ),
-]
+_WHOLE = "Read the whole text once without a pot, to see what the answer attends to; needs its memory."
+Global = Annotated[bool, typer.Option("--global/--no-global", help=_WHOLE)]
 
 
 @with_options(FILE, MODEL, RECIPES, SIZES["capacity"], SIZES["keep"], FORMAT, DEVICE, DTYPE, LENGTH, JSON)
@@ -119,12 +110,11 @@ def _whole(engine: Engine, run: Run, layout: Any, text: str, question: str) -> W
 def _facts(engine: Engine, names: list[str], question: str, run: Run, scored: Whole | None) -> dict[str, str]:
     """What the page says about how it came about."""
     config = run.record.about["recipe"]
-    kept = config["keep"]
     scoring = "one run with the whole text in the cache" if scored else "not run"
     return {
         "question": question,
         "text": f"{', '.join(Path(name).name for name in names)}: {len(run.record.ids):,} tokens",
         "model": f"{engine.name}, {engine.dtype}",
-        "pot": f"{config['capacity']:,} entries, {kept:,} kept by every recipe",
+        "pot": f"{config['capacity']:,} entries, {config['keep']:,} kept by every recipe",
         "global scoring": scoring,
     }

@@ -67,12 +67,9 @@ def read(*, given: Given) -> None:
 def target(given: Given) -> str:
     """Return the name of the pot that is to be written."""
     save, append = given["save"], given["append"]
-    if save is None and append is None:
-        remedy = "give `save` NAME, or `append` NAME for a pot that is there"
-        raise InputError("a pot needs a name to be kept under", field="save", remedy=remedy)
-    if save is not None and append is not None:
-        problem = "`save` makes a pot and `append` reads on in one"
-        raise InputError(problem, field="append", remedy="give one of them")
+    if (save is None) == (append is None):
+        problem = "a pot is made by `save`, or read on by `append`"
+        raise InputError(problem, field="save", remedy="give `save` NAME or `append` NAME, one of them")
     if append is not None and given["replace"]:
         raise InputError("`append` replaces nothing", field="replace", remedy="leave out `replace`")
     return str(append if save is None else save)

@@ -72,13 +72,9 @@ def _pairs(rows: Mapping[str, str]) -> Table:
 def _lines(preset: Preset) -> str:
     stated = preset.describe()
     drops = f", {stated['drops at a time']} at a time" if stated["drops at a time"] else ""
-    facts = [
-        "" if preset.bounded else f"Bounds {stated['bounds']}",
-        f"Needs {stated['needs']}{drops}",
-        f"Cost: {stated['cost']}",
-        stated["paper"],
-        f"Differs: {stated['deviations']}",
-    ]
+    facts = [] if preset.bounded else [f"Bounds {stated['bounds']}"]
+    facts += [f"Needs {stated['needs']}{drops}", f"Cost: {stated['cost']}"]
+    facts += [stated["paper"], f"Differs: {stated['deviations']}"]
     return f"{preset.summary}.\n[dim]{worded('. '.join(filter(None, facts)))}.[/dim]\n"
 
 

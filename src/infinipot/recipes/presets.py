@@ -23,10 +23,7 @@ PRESETS = (
         policy="infinipot",
     ),
     Preset(
-        "ccd",
-        "InfiniPot without catalyst and novelty: what the last token attends to",
-        CHUNKS,
-        policy="ccd",
+        "ccd", "InfiniPot without catalyst and novelty: what the last token attends to", CHUNKS, policy="ccd"
     ),
     Preset(
         "cap-only",

@@ -55,7 +55,7 @@ class Recipe:
         knobs = {option: value for option, value in given.items() if option not in SIZES}
         config = _config(preset, capacity, sizes)
         recipe = cls(preset, config, knobs, catalyst or "general", format)
-        recipe._check_least(given.get("keep"), given.get("step"))
+        _check_least(recipe, given.get("keep"), given.get("step"))
         if catalyst is not None and not recipe.uses_catalyst:
             raise recipe.no_catalyst()
         return recipe
@@ -69,28 +69,6 @@ class Recipe:
         sizes = {one.name: told[one.name] for one in fields(PotConfig) if one.name in told}
         knobs = {knob: told[knob] for knob in preset.knobs}
         return cls(preset, PotConfig(**sizes), knobs, told["catalyst"] or "general", told["format"])
-
-    def _check_least(self, keep: float | None, step: int | None) -> None:
-        """Refuse a pot too small for the policy, naming a size that works for what the user gave."""
-        policy, capacity = self.policy(), self.config.capacity
-        least = policy.least if policy else 0
-        left = self.config.kept if self.preset.bounded else capacity
-        if least <= left:
-            return
-        if keep is not None and least < capacity:
-            remedy = f"`keep` {least}"
-        elif step is not None and least < capacity:
-            remedy = f"`step` {capacity - least} or less"
-        elif not self.preset.bounded or keep is not None:
-            remedy = f"`capacity` {least + (keep is not None)}"
-        else:
-            drop = step or _own_step(self.preset, capacity)
-            remedy = f"`capacity` {least + drop if drop else 2 * least}"
-        raise ConfigError(
-            f"recipe '{self.preset.name}' keeps at least {least} entries and {left} would be left",
-            field="capacity",
-            remedy=f"use {remedy}" + ("" if "less" in remedy else " or more"),
-        )
 
     @property
     def uses_catalyst(self) -> bool:
@@ -183,6 +161,29 @@ def _config(preset: Preset, capacity: int, sizes: dict[str, Any]) -> PotConfig:
     elif isinstance(keep, float):
         keep = int(keep * capacity)
     return PotConfig(capacity, keep, **{"tail": preset.tail if preset.drops else "distil", **sizes})
+
+
+def _check_least(recipe: Recipe, keep: float | None, step: int | None) -> None:
+    """Refuse a pot too small for the policy, naming a size that works for what the user gave."""
+    policy, capacity = recipe.policy(), recipe.config.capacity
+    least = policy.least if policy else 0
+    left = recipe.config.kept if recipe.preset.bounded else capacity
+    if least <= left:
+        return
+    if keep is not None and least < capacity:
+        remedy = f"`keep` {least}"
+    elif step is not None and least < capacity:
+        remedy = f"`step` {capacity - least} or less"
+    elif not recipe.preset.bounded or keep is not None:
+        remedy = f"`capacity` {least + (keep is not None)}"
+    else:
+        drop = step or _own_step(recipe.preset, capacity)
+        remedy = f"`capacity` {least + drop if drop else 2 * least}"
+    raise ConfigError(
+        f"recipe '{recipe.preset.name}' keeps at least {least} entries and {left} would be left",
+        field="capacity",
+        remedy=f"use {remedy}" + ("" if "less" in remedy else " or more"),
+    )
 
 
 def _own_step(preset: Preset, capacity: int) -> int:

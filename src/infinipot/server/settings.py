@@ -1,7 +1,7 @@
 """What an operator may choose, each thing declared once and checked before anything is loaded.
 
-The command line and the `INFINIPOT_*` variables are made from the fields of `Settings`. Plain data that knows
-neither the web framework nor a model. Keys are held as digests only.
+The command line and the `INFINIPOT_*` variables are made from the fields of `Settings`. Knows neither the web
+framework nor a model. Keys are held as digests only.
 """
 
 from __future__ import annotations
@@ -24,6 +24,8 @@ from infinipot.text.tokenizer import Format
 MIB = 2**20
 PREFIX = "INFINIPOT_"
 LEAST_KEY = 16  # characters below which a key can be guessed
+GUESSED = f"a key of {{}} characters can be guessed: use {LEAST_KEY} or more, as of `openssl rand -hex 32`"
+OPEN = "ANYONE who can reach {} can use this server and its pots: give `api_key`, or leave out `host`"
 POTS, ACCESS, BOUNDS = "Pots", "Who may come", "Bounds"
 THEIR_OWN, TEMPORARY = "the user's data folder", Path(tempfile.gettempdir())
 
@@ -88,10 +90,8 @@ class Settings:
     @property
     def local(self) -> bool:
         """Say whether only this machine can reach the server."""
-        if self.host == "localhost":
-            return True
         try:
-            return ipaddress.ip_address(self.host).is_loopback
+            return self.host == "localhost" or ipaddress.ip_address(self.host).is_loopback
         except ValueError:  # a name, or empty, which means every interface
             return False
 
@@ -99,15 +99,9 @@ class Settings:
         """Return what an operator must be told loudly, one line each; options are named in backticks."""
         found = []
         if not self.local and not self.keys:
-            found.append(
-                f"ANYONE who can reach {self.host or 'this machine'} can use this server and every pot in "
-                "it: give `api_key`, or leave out `host`"
-            )
+            found.append(OPEN.format(self.host or "this machine"))
         if self.keys.shortest is not None and self.keys.shortest < LEAST_KEY:
-            found.append(
-                f"a key of {self.keys.shortest} characters can be guessed: use {LEAST_KEY} or more, for "
-                "example from `openssl rand -hex 32`"
-            )
+            found.append(GUESSED.format(self.keys.shortest))
         return found
 
 
@@ -116,9 +110,8 @@ def _declared(name: str, option: Option) -> Option:
     return replace(option, name=name, variable=PREFIX + name.upper())
 
 
-_DECLARED = {
-    one.name: _declared(one.name, one.metadata["option"]) for one in fields(Settings) if one.metadata
-}
+_FIELDS = [one for one in fields(Settings) if one.metadata]
+_DECLARED = {one.name: _declared(one.name, one.metadata["option"]) for one in _FIELDS}
 _KEY = (
     "Key that every route but /health needs; repeat it, or commas between several. A variable or a file is "
     "better: others on this machine see the command line."

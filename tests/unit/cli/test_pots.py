@@ -128,7 +128,7 @@ def test_what_cannot_be_is_refused_before_anything_is_read(
     cases = {
         "already": ["read", "-f", text, "--save", "night", "--model", model],
         "give `save` NAME": ["read", "-f", text],
-        "give one of them": ["read", "-f", text, "--save", "a", "--append", "b"],
+        "one of them": ["read", "-f", text, "--save", "a", "--append", "b"],
         "leave out `replace`": ["read", "-f", text, "--append", "night", "--replace"],
         "nothing to read": ["read", "--save", "a"],
         "no name for a pot": ["read", "-f", text, "--save", "../a"],
