@@ -62,9 +62,7 @@ class InfiniPotLM(TemplateLM):  # type: ignore[misc]  # lm-eval's class has no t
         self.engine = model if isinstance(model, Engine) else open_engine(str(model), device or "auto", dtype)
         self._device = self.engine.model.device
         self._tokenizer = self.engine.tokenizer
-        self.tokenizer: Any = getattr(
-            self._tokenizer, "inner", None
-        )  # transformers', for lm-eval's templates
+        self.tokenizer: Any = getattr(self._tokenizer, "inner", None)  # transformers', which lm-eval knows
         self._opening = list(self._tokenizer.frame("plain").opening)
         self.readers = [untouched(self.recipe, self.engine.model, self._tokenizer)]
         most = longest_prompt(self.readers[0])
