@@ -27,7 +27,7 @@ LEAST_KEY = 16  # characters below which a key can be guessed
 GUESSED = f"a key of {{}} characters can be guessed: use {LEAST_KEY} or more, as of `openssl rand -hex 32`"
 OPEN = "ANYONE who can reach {} can use this server and its pots: give `api_key`, or leave out `host`"
 POTS, ACCESS, BOUNDS = "Pots", "Who may come", "Bounds"
-THEIR_OWN, TEMPORARY = "the user's data folder", Path(tempfile.gettempdir())
+TEMPORARY = Path(tempfile.gettempdir())
 
 
 def _set(default: Any, group: str, help: str, **more: Any) -> Any:
@@ -47,7 +47,7 @@ class Settings:
     slots: int = _set(2, POTS, "Requests served at the same time.", least=1)
     conversations: int = _set(2, POTS, "Conversations kept for their next turn, beside the slots.", least=0)
     queue: int = _set(32, POTS, "Requests that may wait; more get 429.", least=0)
-    store: str | None = _set(None, POTS, "Folder or fsspec address of kept pots.", shown=THEIR_OWN)
+    store: str | None = _set(None, POTS, "Folder or fsspec address of kept pots.", shown="your own")
     device: str = _set("auto", POTS, DEVICE.help)
     dtype: str = _set("auto", POTS, DTYPE.help)
     host: str = _set("127.0.0.1", ACCESS, "Address to listen on; 0.0.0.0 is every one.")
@@ -110,12 +110,9 @@ def _declared(name: str, option: Option) -> Option:
     return replace(option, name=name, variable=PREFIX + name.upper())
 
 
-_FIELDS = [one for one in fields(Settings) if one.metadata]
+_FIELDS = (one for one in fields(Settings) if one.metadata)
 _DECLARED = {one.name: _declared(one.name, one.metadata["option"]) for one in _FIELDS}
-_KEY = (
-    "Key that every route but /health needs; repeat it, or commas between several. A variable or a file is "
-    "better: others on this machine see the command line."
-)
+_KEY = "Key for every route but /health; repeat it, or use commas. Others see a command line: better a file."
 _KEYS = (
     Option("api_key", str, None, _KEY, ACCESS, many=True),
     Option("api_key_file", Path, None, "File with keys, one a line.", ACCESS),
