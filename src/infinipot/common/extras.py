@@ -17,5 +17,5 @@ def needed_for(what: str, extra: str) -> Iterator[None]:
         if (error.name or "").partition(".")[0] == "infinipot":
             raise  # our own fault, not a package that is missing
         raise ConfigError(
-            f"{what} needs more packages ({error.name})", remedy=f"pip install 'infinipot[{extra}]'"
+            f"{what} needs more packages", remedy=f"pip install 'infinipot[{extra}]'"
         ) from error
