@@ -14,7 +14,9 @@ import json
 import sys
 from pathlib import Path
 
-from infinipot.cli.bench import drawn, show, sizes
+from rich.console import Console
+
+from infinipot.cli.bench import LENGTHS, drawn
 from infinipot.errors import ConfigError, InfiniPotError
 from infinipot.text.files import title
 from speed.comparison import PEERS, Comparison, peers_on, run
@@ -55,7 +57,7 @@ def chunk(text: str) -> tuple[int, int]:
     parts = text.split("+")
     if len(parts) != 2:
         raise ConfigError(f"chunk is '{text}'; use NEW+CACHED, as in 2048+2048")
-    (new,), (cached,) = sizes(parts[0], "chunk"), sizes(parts[1], "chunk")
+    (new,), (cached,) = map(LENGTHS.parse_list, parts)
     return new, cached
 
 
@@ -69,11 +71,11 @@ def plan_of(args: argparse.Namespace) -> Comparison:
         model=args.model or ("" if args.random else "smollm2"),
         random=args.random,
         recipes=names(args.recipe),
-        lengths=() if only else sizes(args.lengths or "32k", "lengths"),
-        capacities=sizes(args.capacity, "capacity"),
+        lengths=() if only else LENGTHS.parse_list(args.lengths or "32k"),
+        capacities=LENGTHS.parse_list(args.capacity),
         options={"keep": args.keep} if args.keep else {},
         new_tokens=args.new_tokens,
-        documents=sizes(args.documents, "documents") if args.documents else (),
+        documents=LENGTHS.parse_list(args.documents) if args.documents else (),
         limit=args.limit,
         device=args.device,
         dtype=args.dtype,
@@ -108,7 +110,9 @@ def main() -> None:
     if args.json:
         print(json.dumps(told, ensure_ascii=False))
     else:
-        show(tables(told))
+        console = Console(width=None if sys.stdout.isatty() else 100)
+        for part in tables(told):
+            console.print(part, highlight=False)
 
 
 if __name__ == "__main__":

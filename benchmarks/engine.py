@@ -19,12 +19,12 @@ import torch
 import transformers
 from transformers import AutoConfig, DynamicCache, LlamaForCausalLM
 
-from infinipot.bench import shapes
 from infinipot.core import scores
 from infinipot.core.attention import _merged, attend_fixed
 from infinipot.core.cuda import dispatch as compiling
 from infinipot.core.cuda import kernels
 from infinipot.core.cuda.dispatch import fused
+from infinipot.hf import shapes
 from infinipot.hf.model import HFModel
 from infinipot.hf.speed.fuse import fuse
 from infinipot.reading import room

@@ -38,10 +38,10 @@ def tell(what: str, reader: Reader, example: Passkey, first: int, tokens: int) -
     """Print one line."""
     said, config = [], reader.config
     for tail in ("distil", "raw"):
-        reader.config = replace(config, tail=tail)
+        reader.session.config = replace(config, tail=tail)
         answer = reader.ask(example.question, ANSWER)
         said.append(f"{tail}: {score(answer, example):.0f} {answer[:28]!r}")
-    reader.config = config
+    reader.session.config = config
     share = held(reader, first, tokens)
     print(f"{what:>6}  {reader.pot.cycles} cycles, held {share:.2f}, {', '.join(said)}", flush=True)
 

@@ -95,7 +95,7 @@ def _ways(plan: Comparison, subject: Subject, held: ExitStack, failed: dict[str,
 def _ours(plan: Comparison, subject: Subject, name: str) -> Way:
     new, cached = plan.chunk or (0, 0)
     ids = subject.text(new + cached)
-    catalyst = len(subject.reader(Recipe.named(name, capacity=4 * (new + cached))).catalyst)
+    catalyst = len(subject.reader(Recipe.named(name, capacity=4 * (new + cached))).session.catalyst)
     sized = Recipe.named(name, capacity=new + cached + catalyst, keep=cached)
     reader = subject.reader(sized)
     write(reader, ids[:cached], distil=False)

@@ -24,7 +24,7 @@ from infinipot.text.tokenizer import Format, Tokenizer
 
 @dataclass
 class Subject:
-    """A model, what is known of it, and where memory stood when it was loaded."""
+    """A model, what is known of the model, and the memory taken once its weights were loaded."""
 
     name: str
     bare: Any  # the transformers model
@@ -60,7 +60,7 @@ class Subject:
         return self.model
 
     def reader(self, recipe: Recipe) -> Reader:
-        """Return a reader with an empty pot; what comes twice is captured: a short text warms it up."""
+        """Return a reader with an empty pot; what comes twice is captured, so a short text warms up."""
         reader = replace(recipe, format=self.format).reader(self.ready(), self.tokenizer)
         reader.session.capture_after = 1
         return reader

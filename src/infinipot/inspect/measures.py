@@ -26,7 +26,7 @@ def top(scores: Floats, counts: npt.NDArray[np.int_]) -> Mask:
 
 
 def hit_rate(held: Mask, scores: Floats) -> Floats:
-    """[L, H]: of as many tokens as a head holds, those of the highest score: the share that it does hold.
+    """[L, H]: of as many tokens as a head holds, those of the highest score: the share the head holds.
 
     Figure 2, top, where the scores are those of global scoring.
     """

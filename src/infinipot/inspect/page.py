@@ -1,7 +1,7 @@
 """One HTML page to look into pots: the text, shaded by what is held, for two recipes side by side.
 
-It works from a file, without a network: styles, script, data and pictures are in it. Data are compressed
-bytes, which the browser unpacks; there are at most `MOMENTS` of them on the slider, so that the page's
+The page works from a file, without a network: styles, script, data and pictures are inside. Data are
+compressed bytes, which the browser unpacks; the slider has at most `MOMENTS` positions, so that the page's
 size follows the text's length and not the number of cycles.
 """
 

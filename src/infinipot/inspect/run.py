@@ -34,7 +34,7 @@ def check(method: Preset) -> None:
 
 
 def attach(reader: Reader) -> Recording:
-    """Record this reader from now on; novelty is computed whether its policy asks for it or not."""
+    """Record this reader from now on; novelty is computed even where its policy asks for none."""
     reader.session.recording = recording = Recording()
     reader.session.needs = reader.session.needs | {"novelty"}
     return recording
@@ -68,7 +68,7 @@ def finish(
 
 
 def pieces(tokenizer: Tokenizer, ids: Sequence[int]) -> list[str]:
-    """The text of each token; where one character takes several, the last of them has it."""
+    """The text of each token; a character of several tokens is the last one's."""
     text = Detokenizer(tokenizer)
     found = [text.push(token) for token in ids]
     if found:
