@@ -29,6 +29,8 @@ REASONS = (
     "needs the internet",
     "takes some minutes",
     "would run these tests again",
+    "a file of the package",  # shown as it would stand there; such files are tested where they are
+    "needs a model of your own",  # tests/e2e/test_smollm2.py does the same with ours
 )
 _COMMENT = re.compile(r"<!-- (.*?) -->")
 _FENCE = re.compile(r"\s*```(\w*)$")

@@ -69,7 +69,7 @@ def test_the_readme_is_true() -> None:
 
 
 def test_generate_goes_on_from_the_pot(engine: Engine) -> None:
-    reader = attach(engine.model.model, engine.tokenizer.transformers, capacity=2048)
+    reader = attach(engine.model.model, engine.tokenizer.inner, capacity=2048)
     reader.read(logbook(60).text)
     inputs = generate_inputs(reader, "What happened?", max_new_tokens=32)
     out = engine.model.model.generate(**inputs)
