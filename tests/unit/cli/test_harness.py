@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from functools import partialmethod
 from pathlib import Path
 
 import pytest
@@ -12,12 +13,18 @@ import torch
 import transformers as tf
 
 import small_tokenizers
+from commands import run
 from harness_tasks import write_tasks
 from infinipot.cli.harness import completed
 
 
 @pytest.fixture
-def tasks(tmp_path: Path) -> Path:
+def tasks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Two tasks of our own, without lm-eval's thousands, whose files it would read first."""
+    from lm_eval.tasks import TaskManager
+
+    alone = partialmethod(TaskManager.__init__, include_defaults=False)
+    monkeypatch.setattr(TaskManager, "__init__", alone)
     return write_tasks(tmp_path)
 
 
@@ -41,8 +48,8 @@ def test_a_config_file_may_name_the_model(tmp_path: Path) -> None:
     assert completed(["--config", str(path)]) == ["--model", "infinipot", "--config", str(path)]
 
 
-def command(*words: str, before: str = "") -> subprocess.CompletedProcess[str]:
-    code = f"import sys; {before}\nsys.argv = ['infinipot', *{list(words)!r}]\n"
+def command(*words: str) -> subprocess.CompletedProcess[str]:
+    code = f"import sys\nsys.argv = ['infinipot', *{list(words)!r}]\n"
     code += "from infinipot.cli.main import run\n"
     code += "try: run()\nfinally: print(sorted({'torch', 'lm_eval'} & set(sys.modules)), file=sys.stderr)"
     return subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=240)
@@ -58,10 +65,16 @@ def test_help_needs_neither_torch_nor_lm_eval(words: list[str]) -> None:
         assert "harness run --help" in done.stdout
 
 
-def test_without_lm_eval_one_line() -> None:
-    done = command("harness", "--tasks", "x", before="sys.modules['lm_eval'] = None")
+def test_without_lm_eval_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in [name for name in sys.modules if name.startswith("lm_eval.")]:
+        monkeypatch.delitem(sys.modules, name)
+    monkeypatch.setitem(sys.modules, "lm_eval", None)
+    done = run("harness", "--tasks", "x")
     assert done.returncode == 2
-    assert done.stderr.splitlines()[0] == "infinipot: this needs lm-eval: pip install 'infinipot[harness]'"
+    assert (
+        done.stderr.decode().splitlines()[0]
+        == "infinipot: this needs lm-eval: pip install 'infinipot[harness]'"
+    )
 
 
 @pytest.fixture
@@ -77,19 +90,22 @@ def model(tmp_path: Path) -> str:
 
 def test_the_command_runs_a_task(tasks: Path, model: str) -> None:
     out = tasks / "out"
-    done = command(
+    done = run(
         *("harness", "--model_args", f"model={model},capacity=192,prompt_tokens=32,dtype=float32"),
         *("--tasks", "letters_say,letters_pick", "--include_path", str(tasks), "--limit", "3"),
         *("--device", "cpu", "--batch_size", "2", "--output_path", str(out)),
     )
     assert done.returncode == 0, done.stderr
-    assert "letters_pick" in done.stdout
+    assert b"letters_pick" in done.stdout
     told = json.loads(next(out.rglob("results_*.json")).read_text())
     assert told["config"]["model"] == "infinipot"
     assert told["config"]["infinipot"]["capacity"] == 192
 
 
 def test_a_wrong_task_is_one_line(tasks: Path) -> None:
-    done = command("harness", "--tasks", "letters_sy", "--include_path", str(tasks))
-    assert (done.returncode, "Traceback" in done.stderr) == (2, False), done.stderr
-    assert "infinipot: Tasks not found: letters_sy: `infinipot harness ls tasks` lists them" in done.stderr
+    done = run("harness", "--tasks", "letters_sy", "--include_path", str(tasks))
+    assert (done.returncode, b"Traceback" in done.stderr) == (2, False), done.stderr
+    assert (
+        "infinipot: Tasks not found: letters_sy: `infinipot harness ls tasks` lists them"
+        in done.stderr.decode()
+    )
