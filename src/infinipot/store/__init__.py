@@ -1,12 +1,9 @@
 """Pots that are kept: one safetensors file each, on a disk or at any fsspec address.
 
-    names.py    which names a pot may have
-    card.py     what is known of a pot without its tensors
-    header.py   the head of its file, read with suspicion
-    file.py     its tensors
-    (common/atomic_files.py) files that are whole or not there
-    base.py     what every store can do     local.py, remote.py   the two kinds of place
-    match.py    whether a pot and a model belong together
+    names.py, card.py      which names a pot may have; what is known of it without its tensors
+    file.py                a pot as a file, read with suspicion
+    base.py                what every store can do; local.py and remote.py are the two kinds of place
+    match.py               whether a pot and a model belong together
 
 Nothing here imports torch before a pot's tensors are wanted.
 """
@@ -32,9 +29,8 @@ def open_store(address: str | None = None) -> PotStore:
         home = os.environ.get("INFINIPOT_HOME")
         return LocalStore((Path(home).expanduser() if home else user_data_path("infinipot")) / "pots")
     if not address.strip():
-        raise StoreError(
-            "the store's address is empty: give a folder, or an address such as s3://bucket/pots"
-        )
+        remedy = "give a folder, or an address such as s3://bucket/pots"
+        raise StoreError("the store's address is empty", field="store", remedy=remedy)
     if "://" not in address and "::" not in address:
         return LocalStore(Path(address).expanduser())
     from infinipot.store.remote import open_remote

@@ -28,11 +28,12 @@ WAIT_S = 10.0  # how long to wait for another writer of a pot
 
 
 class PotStore(ABC):
-    """Pots by name. Methods that meet a bad name raise InputError, a bad pot or place StoreError."""
+    """Pots by name. Methods that meet a bad name raise InputError, a bad pot or place StoreError.
+
+    A place gives its own way of the abstract methods; all the others follow from these.
+    """
 
     where: str  # for people
-
-    # What a place must do ---------------------------------------------------------
 
     @abstractmethod
     def lock(self, name: str, wait_s: float = WAIT_S) -> AbstractContextManager[None]:
@@ -47,12 +48,8 @@ class PotStore(ABC):
         """Return the names of the files in this place."""
 
     @abstractmethod
-    def opened(self, name: str) -> AbstractContextManager[Path]:
-        """Give a pot as a file on this machine, for as long as the block lasts."""
-
-    def opened_head(self, name: str) -> AbstractContextManager[Path]:
-        """Give a file whose head and length are the pot's; its tensors need not be there."""
-        return self.opened(name)
+    def opened(self, name: str, head: bool = False) -> AbstractContextManager[Path]:
+        """Give a pot as a file on this machine; `head` says that its tensors need not be there."""
 
     @abstractmethod
     def written(self, name: str) -> AbstractContextManager[Path]:
@@ -61,8 +58,6 @@ class PotStore(ABC):
     @abstractmethod
     def _remove(self, name: str) -> None:
         """Delete a pot that is there."""
-
-    # What follows from it ---------------------------------------------------------
 
     def save(self, name: str, state: State, card: Card, replace: bool = False) -> Card:
         """Keep a state under a name; return its card as it was written."""
@@ -78,7 +73,7 @@ class PotStore(ABC):
 
     def card(self, name: str) -> Card:
         """Return a pot's card; its tensors are not looked at."""
-        with self.opened_head(check(name)) as path:
+        with self.opened(check(name), head=True) as path:
             return file.head(path, f"pot '{name}'").card
 
     def names(self) -> list[str]:

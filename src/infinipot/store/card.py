@@ -17,8 +17,7 @@ from infinipot.errors import StoreError
 
 FORMAT = 1
 Encoding = Literal["exact", "int8"]
-_SHA256 = re.compile(r"[0-9a-f]{64}")
-_TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ")
+_AGAIN = "make it again, or import a copy"
 _LONGEST = 256  # characters of a text in a card
 _LONGEST_CATALYST = 65_536  # a recipe may hold a text of the user's own
 
@@ -62,20 +61,23 @@ class Card:
     def from_json(cls, data: object, what: str = "the pot") -> Card:
         """Return the card of checked data; `what` names the pot in an error."""
         if not isinstance(data, dict) or type(data.get("format")) is not int:
-            raise StoreError(f"{what} has no card: make it again, or import a copy")
+            raise StoreError(f"{what} has no card", remedy=_AGAIN)
         if data["format"] > FORMAT:
-            raise StoreError(f"{what} has format {data['format']}, newer than {FORMAT}: upgrade infinipot")
+            newer = f"{what} has format {data['format']}, newer than {FORMAT}"
+            raise StoreError(newer, remedy="upgrade infinipot")
         if data["format"] < 1 or {field.name for field in fields(cls)} != set(data):
-            raise StoreError(f"{what} has a card of unknown make: make it again, or import a copy")
-        for name, value in data.items():
-            if not _sound(name, value):
-                raise StoreError(f"{what} has a card with a wrong '{name}': make it again, or import a copy")
+            raise StoreError(f"{what} has a card of unknown make", remedy=_AGAIN)
+        if wrong := [name for name, value in data.items() if not _sound(name, value)]:
+            raise StoreError(f"{what} has a card with a wrong '{wrong[0]}'", remedy=_AGAIN)
         return cls(**data)
 
 
-_DIGESTS = ("weights", "tokenizer", "rope", "source_sha256")
-_TIMES = ("created", "updated")
 _COUNTS = ("tokens_read", "cycles", "fill", "capacity", "source_bytes", "bytes", "format")
+_PATTERNS = {
+    **dict.fromkeys(("weights", "tokenizer", "rope", "source_sha256"), re.compile(r"[0-9a-f]{64}")),
+    **dict.fromkeys(("created", "updated"), re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ")),
+    "encoding": re.compile("exact|int8"),
+}
 
 
 def _sound(name: str, value: object) -> bool:
@@ -86,12 +88,8 @@ def _sound(name: str, value: object) -> bool:
         return isinstance(value, dict) and len(value) <= 64 and _is_recipe(value)
     if not isinstance(value, str):
         return False
-    if name in _DIGESTS:
-        return bool(_SHA256.fullmatch(value))
-    if name in _TIMES:
-        return bool(_TIME.fullmatch(value))
-    if name == "encoding":
-        return value in ("exact", "int8")
+    if name in _PATTERNS:
+        return bool(_PATTERNS[name].fullmatch(value))
     return len(value) <= _LONGEST and value.isprintable()  # it will be shown on a terminal
 
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 import hashlib
 import json
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -35,7 +35,6 @@ _FLOATS = ("F64", "F32", "F16", "BF16")
 _PACKED = ("keys", "values", "anchors")  # the last part of the names of what int8 may round
 _SCALE = ".scale"  # after the name of a tensor in int8
 LONGEST_HEAD = 4 * 2**20  # bytes: real pots have some hundred thousand; parsed it takes 20 times as many
-_BAD = (OSError, SafetensorError, ValueError, TypeError, KeyError, AttributeError, RecursionError)
 _OURS = "infinipot"  # the key of the document in the metadata
 
 
@@ -65,7 +64,7 @@ class Head:
     card: Card
     numbers: Mapping[str, Any]
     packed: Mapping[str, str]  # tensors stored in int8, with the dtype they had
-    places: Sequence[Place]
+    places: Sequence[Place]  # in the order of the checksum: the widest dtype first, then by name
     sha256: str = ""
 
     def document(self) -> dict[str, Any]:
@@ -89,18 +88,13 @@ def canonical(data: Any) -> str:
     return json.dumps(same, sort_keys=True, separators=(",", ":"))
 
 
-def ordered(places: Sequence[Place]) -> list[Place]:
-    """Return places in the order of the checksum: the widest dtype first, then by name."""
-    return sorted(places, key=lambda place: (-DTYPES[place.dtype][1], place.name))
-
-
 def write(path: Path, state: State, card: Card) -> Card:
     """Write a state as its card's encoding says; return the card as it was written."""
     from safetensors.torch import save_file
 
     tensors, packed = _pack(state.tensors) if card.encoding == "int8" else (dict(state.tensors), {})
     tensors = {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
-    places = ordered([Place(name, _NAMES[str(t.dtype)], tuple(t.shape)) for name, t in tensors.items()])
+    places = _ordered(Place(name, _NAMES[str(t.dtype)], tuple(t.shape)) for name, t in tensors.items())
     head = Head(replace(card, bytes=sum(place.size for place in places)), state.numbers, packed, places)
     sha256 = head.checksum(tensors[place.name] for place in places)
     try:
@@ -139,35 +133,27 @@ def head(path: Path, what: str) -> Head:
             if int.from_bytes(stream.read(8), "little") > LONGEST_HEAD:
                 raise ValueError("its header is too long")
         with safe_open(path, "np") as opened:
-            told = (opened.metadata() or {}).get(_OURS)
-            slices = {name: opened.get_slice(name) for name in opened.keys()}  # noqa: SIM118  no mapping
-            shapes = {name: (one.get_dtype(), tuple(one.get_shape())) for name, one in slices.items()}
-        if told is None:
-            raise StoreError(f"{what} holds no pot", remedy="give a file that infinipot wrote")
-        document = json.loads(told)
+            document = json.loads((opened.metadata() or {}).get(_OURS, "{}"))
+            slices = [(name, opened.get_slice(name)) for name in opened.keys()]  # noqa: SIM118  no mapping
+            places = _ordered(Place(name, it.get_dtype(), tuple(it.get_shape())) for name, it in slices)
         card = Card.from_json(document.pop("card", None), what)
-        if set(document) != {"numbers", "packed", "sha256"}:
-            raise ValueError("its document is of unknown make")
-        places = ordered([Place(name, *found) for name, found in shapes.items()])
-        made = Head(card, places=places, **document)
+        made = Head(card, document.pop("numbers"), document.pop("packed"), places, document.pop("sha256"))
         canonical(made.document())  # no number without end
-    except (
-        OSError,
-        SafetensorError,
-        ValueError,
-        TypeError,
-        KeyError,
-        AttributeError,
-        RecursionError,
-    ) as error:
+        shapes = {place.name: (place.dtype, place.shape) for place in places}
+        fits = all(_fits(name, dtype, shapes) for name, dtype in made.packed.items())
+        if document or not fits or not isinstance(made.numbers, dict):
+            raise ValueError("its numbers are not those of a pot")
+        if card.bytes != sum(place.size for place in places):  # whose word a loader trusts
+            raise ValueError("its card lies about its size")
+    except StoreError:
+        raise
+    except Exception as error:  # a stranger's file can trip the library, JSON and us in many ways
         raise damaged(what, _line(error)) from error
-    if not isinstance(made.numbers, dict) or not isinstance(made.packed, dict):
-        raise damaged(what, "its numbers are not those of a pot")
-    if not all(_fits(name, dtype, shapes) for name, dtype in made.packed.items()):
-        raise damaged(what, "its int8 tensors lack their scales")
-    if card.bytes != sum(place.size for place in places):  # whoever loads it trusts the card's word
-        raise damaged(what, "its card lies about its size")
     return made
+
+
+def _ordered(places: Iterable[Place]) -> list[Place]:
+    return sorted(places, key=lambda place: (-DTYPES[place.dtype][1], place.name))
 
 
 def damaged(what: str, how: str) -> StoreError:

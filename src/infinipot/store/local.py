@@ -12,12 +12,13 @@ from __future__ import annotations
 
 import stat
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, suppress
 from pathlib import Path
 
 from filelock import FileLock, Timeout
 
 from infinipot.common import atomic_files
+from infinipot.common.atomic_files import failing_to
 from infinipot.errors import StoreError
 from infinipot.store.base import SUFFIX, WAIT_S, PotStore
 from infinipot.store.names import check
@@ -29,7 +30,7 @@ class LocalStore(PotStore):
     """Pots in a folder, which is made when the first one is kept."""
 
     def __init__(self, folder: Path, tenant: str = "") -> None:
-        self._top, self._tenant = folder, tenant
+        self._top = folder
         self.folder = folder / _TENANTS / tenant if tenant else folder
         self.where = str(self.folder)
 
@@ -43,14 +44,12 @@ class LocalStore(PotStore):
         file = self._made() / _LOCKS / f"{check(name)}.lock"
         self._refuse_links(file)
         lock = FileLock(file, is_singleton=True, mode=0o600)  # one a path: so it can be held twice
-        try:
-            lock.acquire(timeout=wait_s)
-        except Timeout:
-            raise StoreError(
-                f"pot '{name}' is being written by someone else", remedy="try again when that is done"
-            ) from None
-        except OSError as error:
-            raise StoreError(f"cannot lock pot '{name}': {atomic_files.reason(error)} ({file})") from error
+        with failing_to(f"lock pot '{name}'"):
+            try:
+                lock.acquire(timeout=wait_s)
+            except Timeout:
+                held = f"pot '{name}' is being written by someone else"
+                raise StoreError(held, remedy="try again when that is done") from None
         try:
             yield
         finally:
@@ -59,31 +58,23 @@ class LocalStore(PotStore):
     def files(self) -> Iterable[str]:
         """Return the names of the files in this folder."""
         self._refuse_links()
-        try:
-            return [path.name for path in self.folder.iterdir()]
-        except FileNotFoundError:
-            return []
-        except OSError as error:
-            raise StoreError(f"cannot list {self.where}: {atomic_files.reason(error)}") from error
+        with failing_to(f"list {self.where}"):
+            return [path.name for path in self.folder.iterdir()] if self.folder.exists() else []
 
     @contextmanager
-    def opened(self, name: str) -> Iterator[Path]:
+    def opened(self, name: str, head: bool = False) -> Iterator[Path]:  # noqa: ARG002  all of it is here
         """Give a pot's own file."""
         self.require(name)
         yield atomic_files.regular(self._path(name), f"pot '{name}'")
 
-    @contextmanager
-    def written(self, name: str) -> Iterator[Path]:
+    def written(self, name: str) -> AbstractContextManager[Path]:
         """Give a path aside; what is written there becomes the pot when the block ends well."""
-        with atomic_files.aside(self._clear(name)) as half:
-            yield half
+        return atomic_files.aside(self._clear(name))
 
     def _remove(self, name: str) -> None:
-        try:
+        with failing_to(f"remove pot '{name}'"):
             self._clear(name).unlink()
             atomic_files.sync(self.folder)
-        except OSError as error:
-            raise StoreError(f"cannot remove pot '{name}': {atomic_files.reason(error)}") from error
 
     def _clear(self, name: str) -> Path:
         """Return a pot's path, with nothing left there of a killed writer."""
@@ -97,17 +88,12 @@ class LocalStore(PotStore):
     def _made(self) -> Path:
         """Make the folders, for their owner alone."""
         self._refuse_links(self.folder / _LOCKS)
-        try:
+        remedy = "choose another folder with `store`, or set INFINIPOT_HOME"
+        with failing_to(f"keep pots in {self.where}", remedy, field="store"):
             self._top.mkdir(mode=0o700, parents=True, exist_ok=True)
             for folder in (self.folder.parent, self.folder, self.folder / _LOCKS):
                 if folder != self._top.parent:
                     folder.mkdir(mode=0o700, exist_ok=True)
-        except OSError as error:
-            raise StoreError(
-                f"cannot keep pots in {self.where}: {atomic_files.reason(error)}",
-                field="store",
-                remedy="choose another folder with `store`, or set INFINIPOT_HOME",
-            ) from error
         return self.folder
 
     def _refuse_links(self, path: Path | None = None) -> None:
@@ -115,13 +101,7 @@ class LocalStore(PotStore):
         path = path or self.folder
         inside = [path, *path.parents]
         for part in inside[: inside.index(self._top)]:
-            try:
+            with failing_to(f"look into {self.where}"), suppress(FileNotFoundError):
                 mode = part.lstat().st_mode
-            except FileNotFoundError:
-                continue
-            except OSError as error:
-                raise StoreError(f"cannot look into {self.where}: {atomic_files.reason(error)}") from error
-            if stat.S_ISLNK(mode) or (part.suffix == SUFFIX and stat.S_ISDIR(mode)):
-                raise StoreError(
-                    f"{part} is a link or a folder, which a store does not touch", remedy="remove it"
-                )
+                if stat.S_ISLNK(mode) or (part.suffix == SUFFIX and stat.S_ISDIR(mode)):
+                    raise StoreError(f"{part} is a link or a folder, not a pot", remedy="remove it")

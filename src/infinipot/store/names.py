@@ -18,16 +18,12 @@ _DEVICE = re.compile(r"(con|prn|aux|nul|com[0-9]|lpt[0-9])(\..*)?", re.IGNORECAS
 def check(name: str) -> str:
     """Return the name, or say what a name may look like."""
     if not isinstance(name, str) or not _ALLOWED.fullmatch(name) or ".." in name or name.endswith("."):
+        text = ascii(name)
         raise InputError(
-            f"{_shown(name)} is no name for a pot: use up to {LONGEST} of A-Z a-z 0-9 . _ -, a letter or "
-            "digit first, no dot last, no two dots together"
+            f"{text if len(text) <= LONGEST + 2 else f'{text[:LONGEST]}...'} is no name for a pot",
+            remedy=f"use up to {LONGEST} of A-Z a-z 0-9 . _ -, a letter or digit first, no dot last, no two "
+            "dots together",
         )
     if _DEVICE.fullmatch(name):
-        raise InputError(f"'{name}' is the name of a device on Windows: choose another name for the pot")
+        raise InputError(f"'{name}' is the name of a device on Windows", remedy="choose another name")
     return name
-
-
-def _shown(name: object) -> str:
-    """The name in an error: ASCII, and not all of it if it is long."""
-    text = ascii(name)
-    return text if len(text) <= LONGEST + 2 else f"{text[:LONGEST]}..."

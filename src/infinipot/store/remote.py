@@ -32,10 +32,8 @@ def open_remote(address: str) -> PotStore:
         import fsspec  # type: ignore[import-untyped]
     try:
         system, path = fsspec.core.url_to_fs(address)
-    except ImportError as error:  # its message names the package
-        raise StoreError(f"{address} needs a driver that is not installed: {_line(error)}") from error
-    except Exception as error:  # a driver may trip over anything in an address
-        raise StoreError(f"{address} is no address of a store: {_line(error)}") from error
+    except Exception as error:  # a driver is missing, or trips over something in the address
+        raise StoreError(f"{address} cannot be used as a store: {_line(error)}") from error
     if isinstance(system, fsspec.get_filesystem_class("file")):
         return LocalStore(Path(path))
     return RemoteStore(system, path.rstrip("/"), address)
@@ -69,23 +67,19 @@ class RemoteStore(PotStore):
                 return []
 
     @contextmanager
-    def opened(self, name: str) -> Iterator[Path]:
-        """Give a pot fetched into a temporary file."""
+    def opened(self, name: str, head: bool = False) -> Iterator[Path]:
+        """Give a pot in a temporary file; for its head alone, a file as long with nothing behind it."""
         self.require(name)
+        key = self._key(name)
         with self._one_line("read"), TemporaryDirectory() as folder:
-            self._system.get_file(self._key(name), str(path := Path(folder) / "pot"))
-            yield path
-
-    @contextmanager
-    def opened_head(self, name: str) -> Iterator[Path]:
-        """Give a file as long as the pot with its head in front: for a card no tensor is fetched."""
-        self.require(name)
-        with self._one_line("read"), TemporaryDirectory() as folder:
-            path, key = Path(folder) / "pot", self._key(name)
-            with self._system.open(key, "rb", block_size=_BLOCK) as stream, path.open("wb") as local:
-                local.write(count := stream.read(8))
-                local.write(stream.read(min(int.from_bytes(count, "little"), LONGEST_HEAD)))
-                local.truncate(self._system.size(key))
+            path = Path(folder) / "pot"
+            if not head:
+                self._system.get_file(key, str(path))
+            else:
+                with self._system.open(key, "rb", block_size=_BLOCK) as stream, path.open("wb") as local:
+                    local.write(count := stream.read(8))
+                    local.write(stream.read(min(int.from_bytes(count, "little"), LONGEST_HEAD)))
+                    local.truncate(self._system.size(key))
             yield path
 
     @contextmanager

@@ -143,7 +143,7 @@ def test_what_cannot_be_is_refused_before_anything_is_read(
         "read by another model (tiny, not other)": ["ask", "--pot", "night", "--model", str(other), "So?"],
         "read by another": ["read", "-f", text, "--append", "night", "--model", str(other)],
         "`dtype` float32": ["ask", "--pot", "night", "--model", model, "--dtype", "bfloat16", "So?"],
-        "needs a driver": ["pots", "list", "--store", "s3://bucket/x"],
+        "cannot be used as a store": ["pots", "list", "--store", "s3://bucket/x"],
     }
     before = (home / "pots" / "night.pot").read_bytes()
     for says, words in cases.items():

@@ -6,15 +6,17 @@ Only for models we have loaded ourselves: a model of the user's is left as it is
 from __future__ import annotations
 
 import ctypes
+from contextlib import suppress
 
 import torch
+from torch import nn
 
 from infinipot.errors import ConfigError
 from infinipot.hf.model import HFModel
-from infinipot.hf.speed.fuse import fuse
 from infinipot.hf.speed.joint import join
 from infinipot.hf.speed.products import has_bfloat16, has_onednn, pack
 
+FUSED = ("DecoderLayer",)
 MIXED = "mixed"  # float32 with products in bfloat16, on a CPU
 
 
@@ -33,12 +35,26 @@ def resolve(dtype: str, device: torch.device) -> tuple[str, bool]:
     return dtype, False
 
 
+def fuse(decoder: nn.Module, kinds: tuple[str, ...] = FUSED) -> int:
+    """Join products and compile every module of these kinds, for CUDA; return how many were compiled.
+
+    The many element-wise steps cost more than their arithmetic. Modules are compiled in place through
+    torch's own `Module.compile`; layers of one shape share one compilation. Our attention stays outside.
+    """
+    join(decoder)
+    # private: torch.compiler has no public word for these two
+    torch._dynamo.config.recompile_limit = max(64, torch._dynamo.config.recompile_limit)  # a few shapes each
+    torch._dynamo.config.allow_unspec_int_on_nn_module = True  # else every layer index compiles anew
+    found = [module for module in decoder.modules() if type(module).__name__.endswith(kinds)]
+    for module in found:
+        module.compile()  # not dynamic=False: a layer's index would be static too, and every layer compiled
+    return len(found)
+
+
 def give_back() -> None:
     """Hand what was freed back to the system: glibc would keep half a gigabyte of plain weights."""
-    try:
+    with suppress(OSError, AttributeError):  # another C library: nothing to ask of it
         ctypes.CDLL("libc.so.6").malloc_trim(0)
-    except (OSError, AttributeError):
-        return  # another C library: nothing to ask of it
 
 
 def prepare(model: HFModel, mixed: bool = False, fused: bool = False) -> str:

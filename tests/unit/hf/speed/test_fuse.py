@@ -11,7 +11,7 @@ from torch._dynamo.utils import counters
 
 from families import build
 from infinipot.hf.model import HFModel
-from infinipot.hf.speed.fuse import fuse
+from infinipot.hf.speed.prepare import fuse
 
 COMPILE = torch.nn.Module.compile
 
