@@ -24,6 +24,7 @@ class PotConfig:
     keep      |C|, entries left after a distillation; None means half of capacity
               (the paper never prints its value).
     opening   this many first slots are never dropped; 0 as in the paper.
+    closing   this many last slots are never dropped; 0 as in the paper.
     tail      what becomes of a text's end, read since the last distillation, before a question:
               `distil` reduces the pot to |C| once more, so that the end weighs no more than the rest;
               `fill` leaves as much as fits beside the question and its answer; `raw` leaves all of it.
@@ -33,6 +34,7 @@ class PotConfig:
     keep: int | None = None
     opening: int = 0
     tail: Tail = "distil"
+    closing: int = 0
 
     def __post_init__(self) -> None:
         if self.capacity < 4:
@@ -46,6 +48,9 @@ class PotConfig:
         if not 0 <= self.opening <= self.kept:
             remedy = f"use 0 to {self.kept}, the entries kept"
             raise ConfigError(f"opening is {self.opening}", field="opening", remedy=remedy)
+        if not 0 <= self.closing <= self.kept - self.opening:
+            remedy = f"use 0 to {self.kept - self.opening}, the entries kept less the opening"
+            raise ConfigError(f"closing is {self.closing}", field="closing", remedy=remedy)
 
     @property
     def kept(self) -> int:

@@ -203,6 +203,7 @@ class PotSession:
 
     def distil(self, budget: int, recent: int = 0) -> None:
         """Reduce the pot to `budget` entries by the policy."""
+        recent = max(recent, min(self.config.closing, budget - self.config.opening))
         if self.policy is not None:
             observer = self.recording.cycle if self.recording else None
             distill(self.pot, self.policy, budget, self.config.opening, recent, observer)

@@ -42,6 +42,7 @@ SIZES = _named(  # fields of PotConfig by the same names, and `step`
     Option("keep", int, None, "Entries left after a distillation.", POT, shown="half", share=True),
     Option("step", int, None, "Entries dropped at a time; another way to say `keep`.", POT, shown=THEIRS),
     Option("opening", int, None, "First slots that are never dropped.", POT, shown="0", applies="chooses"),
+    Option("closing", int, None, "Last slots that are never dropped.", POT, shown="0", applies="chooses"),
     Option("tail", str, None, _END, POT, choices=("distil", "fill", "raw"), shown=THEIRS),
 )
 CHOICE = _named(  # how a method chooses what to keep; a setting of the policy by the same name, if it has one
