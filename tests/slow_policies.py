@@ -69,12 +69,23 @@ def snapkv(pot, layer, head, held, budget, catalyst, window=32, kernel=7, poolin
     return sorted(best(pooled, budget - window, list(range(past)))) + list(range(past, len(held)))
 
 
+def random(pot, layer, head, held, budget, catalyst, seed=0):
+    def number(place: int) -> int:
+        mixed = (place + 1 + 0x9E3779B9 * seed) % 2**32
+        for factor in (0x85EBCA6B, 0xC2B2AE35):
+            mixed = (mixed ^ mixed >> 16) * factor % 2**32
+        return mixed ^ mixed >> 16
+
+    return sorted(best([float(number(e.source)) for e in held], budget, list(range(len(held)))))
+
+
 SLOW = {
     "infinipot": infinipot,
     "ccd": ccd,
     "tova": tova,
     "streaming-llm": streaming,
     "h2o": h2o,
+    "random": random,
     "sirllm": sirllm,
     "snapkv": snapkv,
 }

@@ -14,6 +14,8 @@ from infinipot.core.scores import novelty
 from infinipot.hf.model import HFModel
 from infinipot.policies.base import Policy
 from infinipot.policies.registry import registry
+from infinipot.recipes.recipe import Recipe
+from infinipot.testing import ByteTokenizer, ToyModel
 from oracle import SlowPot
 from slow_policies import SLOW
 
@@ -32,6 +34,8 @@ CASES = [
     ("streaming-llm", {"sinks": 0}, 16, CHUNKS),
     ("h2o", {}, 29, STEPS),
     ("h2o", {"heavy": 12}, 24, CHUNKS),
+    ("random", {}, 16, CHUNKS),
+    ("random", {"seed": 7}, 16, CHUNKS),
     ("sirllm", {}, 16, CHUNKS),
     ("sirllm", {"recent": 5, "decay": 0.7}, 16, CHUNKS),
     ("snapkv", {"window": 8, "kernel": 5, "pooling": "mean"}, 20, CHUNKS),
@@ -118,3 +122,14 @@ def test_max_pooling_keeps_what_is_near_a_peak() -> None:
             kept = sorted((pooled[i] for i in slots[0, head].tolist() if i < 40), reverse=True)
             assert kept == pytest.approx(sorted(pooled, reverse=True)[:16], rel=1e-4)
             assert slots[0, head, 16:].tolist() == list(range(40, 48))
+
+
+def test_a_random_sample_is_even_over_the_whole_text() -> None:
+    reader = Recipe.named("random", capacity=256, tail="distil").reader(ToyModel(), ByteTokenizer())
+    reader.read("x" * 8000)
+    reader.session.write([], distil=True)
+    for layer in reader.pot.pot_layers:
+        kept = layer.source[0, 0, : layer.fill]
+        assert len(kept) == 128
+        for share in (0.25, 0.5, 0.75):  # 128 draws: five deviations are less than 0.23
+            assert abs(float((kept < share * 8000).float().mean()) - share) < 0.2

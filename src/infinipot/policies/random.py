@@ -1,0 +1,34 @@
+"""A control that knows nothing: every token of the text is equally likely to be kept."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from torch import Tensor
+
+from infinipot.core.evidence import Evidence, Need
+from infinipot.policies.base import ScoredPolicy
+
+LOW = 0xFFFFFFFF  # the low 32 bits
+
+
+@dataclass(frozen=True)
+class RandomSample(ScoredPolicy):
+    """A random sample of everything read, the same for all layers and heads: a control."""
+
+    paper: ClassVar[str] = "none: a control"
+
+    seed: int = 0
+
+    @property
+    def needs(self) -> frozenset[Need]:
+        """Nothing."""
+        return frozenset()
+
+    def score(self, evidence: Evidence, budget: int) -> Tensor:  # noqa: ARG002  any budget
+        """A fixed number for each place in the text, so that the sample stays even over many cycles."""
+        mixed = (evidence.source + 1 + 0x9E3779B9 * self.seed) & LOW  # a hash of 32 bits (Murmur's finaliser)
+        for factor in (0x85EBCA6B, 0xC2B2AE35):
+            mixed = ((mixed ^ (mixed >> 16)) * factor) & LOW
+        return (mixed ^ (mixed >> 16)).double()
