@@ -66,7 +66,7 @@ def test_help_needs_neither_torch_nor_lm_eval(words: list[str]) -> None:
 
 
 def test_without_lm_eval_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in [name for name in sys.modules if name.startswith("lm_eval.")]:
+    for name in [name for name in sys.modules if name.startswith(("lm_eval.", "infinipot.eval.harness"))]:
         monkeypatch.delitem(sys.modules, name)
     monkeypatch.setitem(sys.modules, "lm_eval", None)
     done = run("harness", "--tasks", "x")
