@@ -29,7 +29,7 @@ def run(*words: str, stdin: bytes = b"", **environment: str) -> CompletedProcess
     ):
         warnings.simplefilter("default")  # a command of its own does not fail on a warning
         code = _exit_code()
-    found = [stream.buffer.getvalue() for stream in streams.values()]  # type: ignore[attr-defined]
+    found = [stream.buffer.getvalue() for stream in streams.values()]
     return CompletedProcess(["infinipot", *words], code, *found)
 
 

@@ -119,9 +119,14 @@ class FakeScheduler:
 
 def card(title: str = "A text", sha256: str = "d" * 64, bytes: int = 5) -> Card:
     """A card that any store keeps."""
-    marks = {"weights": "a" * 64, "tokenizer": "b" * 64, "rope": "c" * 64, "source_sha256": sha256}
-    times = {"created": "2026-01-02T03:04:05Z", "updated": "2026-01-02T03:04:05Z"}
-    sizes = {"tokens_read": 8, "cycles": 2, "fill": 8, "capacity": 128, "source_bytes": bytes}
+    marks: dict[str, Any] = {
+        "weights": "a" * 64,
+        "tokenizer": "b" * 64,
+        "rope": "c" * 64,
+        "source_sha256": sha256,
+    }
+    times: dict[str, Any] = {"created": "2026-01-02T03:04:05Z", "updated": "2026-01-02T03:04:05Z"}
+    sizes: dict[str, Any] = {"tokens_read": 8, "cycles": 2, "fill": 8, "capacity": 128, "source_bytes": bytes}
     recipe = {"name": "infinipot"}
     return Card(
         model="toy", dtype="float32", recipe=recipe, title=title, infinipot="0", **marks, **times, **sizes

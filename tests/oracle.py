@@ -11,6 +11,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import Any
 
 import torch
 
@@ -35,7 +36,7 @@ def rotate(x: torch.Tensor, positions: torch.Tensor, frequencies: torch.Tensor) 
 class SlowPot:
     """One sequence in one model; `reset` is CR-RoPE, `group` and `window` are Self-Extend's."""
 
-    model: torch.nn.Module  # a LlamaForCausalLM in float64
+    model: Any  # a LlamaForCausalLM in float64
     reset: bool = True
     group: int = 1
     window: int = 10**9
@@ -52,7 +53,7 @@ class SlowPot:
         self.entries = [[[] for _ in range(self.kv_heads)] for _ in range(self.layers)]
 
     @torch.no_grad()
-    def read(self, tokens: list[int]) -> torch.Tensor:
+    def read(self, tokens: list[int]) -> torch.Tensor | None:
         for token in tokens:
             self._token(token)
         return self.last_logits
@@ -104,8 +105,9 @@ class SlowPot:
         self.last_logits = self.model.lm_head.weight @ self._norm(x, base.norm)
         self.tokens += 1
 
-    def _norm(self, x: torch.Tensor, norm: torch.nn.Module) -> torch.Tensor:
-        return x / torch.sqrt((x * x).mean() + norm.variance_epsilon) * norm.weight
+    def _norm(self, x: torch.Tensor, norm: Any) -> torch.Tensor:
+        scaled: torch.Tensor = x / torch.sqrt((x * x).mean() + norm.variance_epsilon) * norm.weight
+        return scaled
 
     def _products(self, queries: torch.Tensor, keys: torch.Tensor, places: torch.Tensor) -> torch.Tensor:
         """Un-rotated queries [G, D] of the last place times un-rotated keys [n, D]: [G, n]."""
@@ -116,7 +118,7 @@ class SlowPot:
         far = rotate(queries, grouped, self.frequencies) @ far_keys.T
         return torch.where(at - places < self.window, near, far)
 
-    def _attention(self, index, layer, x, surprise) -> torch.Tensor:
+    def _attention(self, index: int, layer: Any, x: torch.Tensor, surprise: float) -> torch.Tensor:
         module = layer.self_attn
         q = (module.q_proj.weight @ x).view(-1, module.head_dim)
         k = (module.k_proj.weight @ x).view(-1, module.head_dim)
@@ -135,7 +137,8 @@ class SlowPot:
                 entry.running += share
             received.append(mean)
         self.history[-1].append(received)
-        return module.o_proj.weight @ torch.cat(out)
+        mixed: torch.Tensor = module.o_proj.weight @ torch.cat(out)
+        return mixed
 
 
 def best(scores: list[float], count: int, among: list[int]) -> list[int]:

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from oracle import Entry, SlowPot, best
+
+Catalyst = list[list[list[float]]] | None  # [layer][kv head][slot]
 
 
 def infinipot(
@@ -11,11 +15,11 @@ def infinipot(
     head: int,
     held: list[Entry],
     budget: int,
-    catalyst,
-    novelty=0.5,
-    pool=7,
-    recent=0,
-):
+    catalyst: Catalyst,
+    novelty: float = 0.5,
+    pool: int = 7,
+    recent: int = 0,
+) -> list[int]:
     """T most novel first, then the best by catalyst score (section 3.3.3), pooled over neighbours.
 
     The `recent` last ones stay before all others.
@@ -31,27 +35,43 @@ def infinipot(
     return sorted(novel + best(score, budget - len(novel), rest))
 
 
-def ccd(pot: SlowPot, layer: int, head: int, held: list[Entry], budget: int, catalyst):
+def ccd(pot: SlowPot, layer: int, head: int, held: list[Entry], budget: int, catalyst: Catalyst) -> list[int]:
     return sorted(best(pot.received(layer, head, 1), budget, list(range(len(held)))))
 
 
-def tova(pot: SlowPot, layer: int, head: int, held: list[Entry], budget: int, catalyst):
+def tova(
+    pot: SlowPot, layer: int, head: int, held: list[Entry], budget: int, catalyst: Catalyst
+) -> list[int]:
     rows = [pot.received(layer, other, 1) for other in range(pot.kv_heads)]
     mean = [sum(row[i] for row in rows) / len(rows) for i in range(len(held))]
     return sorted(best(mean, budget, list(range(len(held)))))
 
 
-def streaming(pot: SlowPot, layer: int, head: int, held: list[Entry], budget: int, catalyst, sinks=4):
+def streaming(
+    pot: SlowPot, layer: int, head: int, held: list[Entry], budget: int, catalyst: Catalyst, sinks: int = 4
+) -> list[int]:
     return [*range(sinks), *range(len(held) - (budget - sinks), len(held))]
 
 
-def h2o(pot: SlowPot, layer: int, head: int, held: list[Entry], budget: int, catalyst, heavy=4):
+def h2o(
+    pot: SlowPot, layer: int, head: int, held: list[Entry], budget: int, catalyst: Catalyst, heavy: int = 4
+) -> list[int]:
     recent = list(range(len(held) - (budget - heavy), len(held)))
     older = list(range(len(held) - (budget - heavy)))
     return sorted(best([e.running for e in held], heavy, older) + recent)
 
 
-def sirllm(pot, layer, head, held, budget, catalyst, sinks=4, recent=0, decay=1.0):
+def sirllm(
+    pot: SlowPot,
+    layer: int,
+    head: int,
+    held: list[Entry],
+    budget: int,
+    catalyst: Catalyst,
+    sinks: int = 4,
+    recent: int = 0,
+    decay: float = 1.0,
+) -> list[int]:
     ends = [*range(sinks), *range(len(held) - recent, len(held))]
     between = [i for i in range(len(held)) if i not in ends]
     chosen = sorted(ends + best([e.novelty for e in held], budget - len(ends), between))
@@ -60,7 +80,17 @@ def sirllm(pot, layer, head, held, budget, catalyst, sinks=4, recent=0, decay=1.
     return chosen
 
 
-def snapkv(pot, layer, head, held, budget, catalyst, window=32, kernel=7, pooling="max"):
+def snapkv(
+    pot: SlowPot,
+    layer: int,
+    head: int,
+    held: list[Entry],
+    budget: int,
+    catalyst: Catalyst,
+    window: int = 32,
+    kernel: int = 7,
+    pooling: str = "max",
+) -> list[int]:
     past = len(held) - window
     score = pot.received(layer, head, window)[:past]
     reach = kernel // 2
@@ -69,7 +99,9 @@ def snapkv(pot, layer, head, held, budget, catalyst, window=32, kernel=7, poolin
     return sorted(best(pooled, budget - window, list(range(past)))) + list(range(past, len(held)))
 
 
-def random(pot, layer, head, held, budget, catalyst, seed=0):
+def random(
+    pot: SlowPot, layer: int, head: int, held: list[Entry], budget: int, catalyst: Catalyst, seed: int = 0
+) -> list[int]:
     def number(place: int) -> int:
         mixed = (place + 1 + 0x9E3779B9 * seed) % 2**32
         for factor in (0x85EBCA6B, 0xC2B2AE35):
@@ -79,7 +111,7 @@ def random(pot, layer, head, held, budget, catalyst, seed=0):
     return sorted(best([float(number(e.source)) for e in held], budget, list(range(len(held)))))
 
 
-SLOW = {
+SLOW: dict[str, Any] = {
     "infinipot": infinipot,
     "ccd": ccd,
     "tova": tova,

@@ -25,7 +25,9 @@ GRID = Grid(("infinipot", "truncate", "ccd"), (96, 128), catalysts=("Say it agai
 
 def engine(seed: int = 0) -> Engine:
     """The protocol's model and tokenizer, as small as they come."""
-    return Engine("toy", "plain", ToyModel(seed=seed), ByteTokenizer())
+    model: Any = ToyModel(seed=seed)
+    tokenizer: Any = ByteTokenizer()
+    return Engine("toy", "plain", model, tokenizer)
 
 
 @dataclass(frozen=True)

@@ -8,6 +8,7 @@ import time
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 import torch
 
@@ -35,8 +36,10 @@ BAD_NAMES = [
 ]  # fmt: skip
 
 
-def engine(seed: int = 0, **options) -> Engine:
-    return Engine("toy", "plain", ToyModel(seed=seed, **options), ByteTokenizer())
+def engine(seed: int = 0, **options: Any) -> Engine:
+    model: Any = ToyModel(seed=seed, **options)
+    tokenizer: Any = ByteTokenizer()
+    return Engine("toy", "plain", model, tokenizer)
 
 
 def read(text: str = TEXT * 4, recipe: Recipe = RECIPE, on: Engine | None = None) -> Reader:
@@ -50,7 +53,7 @@ def _card() -> Card:
     return card_of(engine(), RECIPE, read(), "A text", DIGEST, 180)
 
 
-def card(**changes) -> Card:
+def card(**changes: Any) -> Card:
     """The card of what `read` has read."""
     return replace(_card(), **changes)
 

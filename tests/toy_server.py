@@ -91,7 +91,8 @@ class Running:
                 return error.code, error.read()
 
     def state(self) -> dict[str, Any]:
-        return json.loads(self.get("/v1/state")[1])
+        found: dict[str, Any] = json.loads(self.get("/v1/state")[1])
+        return found
 
 
 @contextmanager

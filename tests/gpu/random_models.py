@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Any
 
 import torch
 from transformers import LlamaConfig, LlamaForCausalLM
@@ -49,7 +50,7 @@ def model(dtype: torch.dtype = torch.float32, head_dim: int = 64, layers: int = 
 def reader(on: HFModel, recipe: str = "infinipot", plain: bool = False) -> Reader:
     """A reader; a plain one captures nothing."""
     catalyst = "summarize all above" if recipe == "infinipot" else None
-    sizes = {"capacity": CAPACITY, "keep": KEEP, "tail": "distil"}
+    sizes: dict[str, Any] = {"capacity": CAPACITY, "keep": KEEP, "tail": "distil"}
     made = Recipe.named(recipe, catalyst=catalyst, **sizes).reader(on, Endless())
     if plain:
         made.session.graphs = None

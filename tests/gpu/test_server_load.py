@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import asyncio
 import tempfile
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable, Coroutine, Iterable
 from pathlib import Path
+from typing import Any
 
 import torch
 
@@ -32,8 +33,8 @@ class Letters(Endless):
     def encode(self, text: str) -> list[int]:
         return [ord(letter) for letter in text]
 
-    def decode(self, ids: object) -> str:
-        return "".join(map(chr, ids))  # type: ignore[arg-type,call-overload]
+    def decode(self, ids: Iterable[int]) -> str:
+        return "".join(map(chr, ids))
 
 
 async def answer(scheduler: Scheduler, text: str) -> str:
@@ -42,14 +43,15 @@ async def answer(scheduler: Scheduler, text: str) -> str:
     return "".join(event.text for event in events if isinstance(event, Piece))
 
 
-def serving(work: Callable[[Scheduler], Awaitable[None]], slots: int) -> None:
-    engine = Engine("random", "chat", model(), Letters(), "float32", "0" * 64)  # type: ignore[arg-type]
+def serving(work: Callable[[Scheduler], Coroutine[Any, Any, None]], slots: int) -> None:
+    tokenizer: Any = Letters()
+    engine = Engine("random", "chat", model(), tokenizer, "float32", "0" * 64)
     recipe = Recipe.named(capacity=CAPACITY, format="chat", catalyst="general short")
     with tempfile.TemporaryDirectory() as folder:
         scheduler = Scheduler(engine, recipe, LocalStore(Path(folder)), slots=slots, conversations=1)
         scheduler.start()
         try:
-            asyncio.run(asyncio.wait_for(work(scheduler), 240))  # type: ignore[arg-type]
+            asyncio.run(asyncio.wait_for(work(scheduler), 240))
         finally:
             scheduler.stop(5)
 

@@ -52,10 +52,9 @@ def raw_state() -> Iterator[tuple[str, int]]:
     """Where a file reaches for an object's `__dict__`, by that name or by `vars(...)`: (file, line)."""
     for name in files():
         for node in ast.walk(tree(name)):
-            named = isinstance(node, ast.Attribute) and node.attr == "__dict__"
-            called = isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "vars"
-            if named or called:
-                yield name, node.lineno
+            match node:
+                case ast.Attribute(attr="__dict__") | ast.Call(func=ast.Name(id="vars")):
+                    yield name, node.lineno
 
 
 def flags_in_messages() -> Iterator[tuple[str, str]]:
