@@ -122,7 +122,7 @@ def test_cycles_equal_the_slow_float64_reference(family: str, share: float) -> N
 def test_an_all_local_model_needs_a_pot_within_its_window() -> None:
     model = potted("mistral-v0.1")
     assert model.new_pot(256, 64).pot_layers
-    with pytest.raises(ConfigError, match="--capacity 256 or less"):
+    with pytest.raises(ConfigError, match="`capacity` 256 or less"):
         model.new_pot(257, 64)
 
 
