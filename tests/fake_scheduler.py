@@ -21,7 +21,6 @@ from infinipot.server.scheduler.requests import (
     ReadIntoPot,
     Request,
     RequestHandle,
-    Usage,
 )
 from infinipot.store import Card, PotStore
 
@@ -105,7 +104,7 @@ class FakeScheduler:
             yield Piece(piece)
             if self.fail is not None:
                 raise self.fail
-        yield Answered("stop", Usage(8, 2, len(PIECES)))
+        yield Answered("stop", 8, 2, len(PIECES))
 
     def _saved(self, request: ReadIntoPot) -> Card:
         state = State({"x": torch.zeros(4)}, {"n": 1})

@@ -57,8 +57,7 @@ def ray_build(settings: Any) -> Any:
 def main(told: dict[str, Any]) -> None:
     from infinipot.recipes.recipe import Recipe
     from infinipot.server import lifecycle
-    from infinipot.server.keys import Keys
-    from infinipot.server.settings import Settings
+    from infinipot.server.settings import Keys, Settings
     from infinipot.store import open_store
 
     logging.basicConfig(level=logging.DEBUG, stream=sys.stderr)

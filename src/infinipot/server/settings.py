@@ -1,15 +1,17 @@
 """What an operator may choose, each thing declared once and checked before anything is loaded.
 
-The command line and the `INFINIPOT_*` variables are made from the fields of `Settings`. Knows neither the web
-framework nor a model. Keys are held as digests only.
+The command line and the `INFINIPOT_*` variables are made from the fields of `Settings`. API keys are held as
+digests only, so that none can be logged. Knows neither HTTP nor a model.
 """
 
 from __future__ import annotations
 
+import hmac
 import ipaddress
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, fields, replace
+from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
@@ -18,16 +20,63 @@ from infinipot.errors import ConfigError
 from infinipot.models.catalog import DEFAULT_MODEL
 from infinipot.recipes.option import Option
 from infinipot.recipes.options import DEVICE, DIALOGUE, DTYPE, FORMAT, MODEL
-from infinipot.server.keys import Keys, listed
 from infinipot.text.tokenizer import Format
 
 MIB = 2**20
 PREFIX = "INFINIPOT_"
+PUBLIC = "public"  # the one tenant of a server without keys
 LEAST_KEY = 16  # characters below which a key can be guessed
 GUESSED = f"a key of {{}} characters can be guessed: use {LEAST_KEY} or more, as of `openssl rand -hex 32`"
 OPEN = "ANYONE who can reach {} can use this server and its pots: give `api_key`, or leave out `host`"
 POTS, ACCESS, BOUNDS = "Pots", "Who may come", "Bounds"
 TEMPORARY = Path(tempfile.gettempdir())
+
+
+@dataclass(frozen=True)
+class Keys:
+    """The keys a server accepts; none means that anyone may ask."""
+
+    digests: tuple[bytes, ...] = ()
+    shortest: int | None = None  # characters of the shortest key
+
+    @classmethod
+    def of(cls, keys: Iterable[str]) -> Keys:
+        """Take in keys; ones that no header can carry are refused."""
+        given = [key.strip() for key in keys]
+        for key in given:
+            if not key:
+                raise ConfigError("an API key is empty: give one, or leave `api_key` out")
+            if not (key.isascii() and key.isprintable()) or " " in key:
+                raise ConfigError("an API key has characters that no header carries: use letters and digits")
+        digests = tuple(sorted({sha256(key.encode()).digest() for key in given}))
+        return cls(digests, min(map(len, given), default=None))
+
+    def __bool__(self) -> bool:
+        return bool(self.digests)
+
+    def tenant(self, key: bytes | None) -> str | None:
+        """Return the tenant of a key, or None where it is not known; takes the same time for every key."""
+        if not self.digests:
+            return PUBLIC
+        given = sha256(key or b"").digest()
+        matches = sum(hmac.compare_digest(digest, given) for digest in self.digests)
+        return given.hex()[:16] if matches and key is not None else None
+
+
+def _listed_keys(texts: Iterable[str], file: Path | None) -> list[str]:
+    """Return single keys from texts with commas between them, and from a file with one a line."""
+    found = [key for text in texts for key in text.split(",")]
+    if file is None:
+        return found
+    try:
+        lines = file.read_text("utf-8").splitlines()
+    except (OSError, UnicodeDecodeError) as error:
+        reason = getattr(error, "strerror", None) or "it is not text"
+        raise ConfigError(f"cannot read the keys in {file}: {str(reason).lower()}") from error
+    filed = [line.strip() for line in lines if line.strip() and not line.startswith("#")]
+    if not filed:
+        raise ConfigError(f"there is no key in {file}: write one a line")
+    return found + filed
 
 
 def _set(default: Any, group: str, help: str, **more: Any) -> Any:
@@ -72,7 +121,7 @@ class Settings:
     def of(cls, given: Mapping[str, Any]) -> Settings:
         """Return the settings of options by their names; what is None or missing has its default."""
         told = {name: given.get(option.name) for name, option in _DECLARED.items()}
-        keys = Keys.of(listed(given.get("api_key") or [], given.get("api_key_file")))
+        keys = Keys.of(_listed_keys(given.get("api_key") or [], given.get("api_key_file")))
         return cls(keys=keys, **{name: value for name, value in told.items() if value is not None})
 
     @classmethod

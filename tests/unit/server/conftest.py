@@ -15,8 +15,7 @@ from fastapi import FastAPI
 
 from fake_scheduler import FakeScheduler
 from infinipot.server.http.app import create_app
-from infinipot.server.keys import Keys
-from infinipot.server.settings import Settings
+from infinipot.server.settings import Keys, Settings
 from infinipot.store import LocalStore
 
 KEY, OTHER_KEY = "key-of-the-first-tenant", "key-of-the-second-tenant"

@@ -18,8 +18,7 @@ from starlette.testclient import TestClient
 
 from fake_scheduler import FakeScheduler
 from infinipot.errors import ConfigError
-from infinipot.server.keys import Keys
-from infinipot.server.settings import Settings
+from infinipot.server.settings import Keys, Settings
 from infinipot.store import LocalStore
 
 from .conftest import Client, made

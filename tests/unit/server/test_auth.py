@@ -14,9 +14,8 @@ from starlette.routing import BaseRoute
 
 from fake_scheduler import FakeScheduler
 from infinipot.errors import ConfigError
-from infinipot.server import keys as keys_module
-from infinipot.server.keys import Keys
-from infinipot.server.settings import Settings
+from infinipot.server import settings as settings_module
+from infinipot.server.settings import Keys, Settings
 
 from .conftest import KEY, OTHER_KEY, Client, calling, made
 
@@ -143,7 +142,7 @@ def test_every_key_is_compared_every_time(monkeypatch: pytest.MonkeyPatch) -> No
         seen.append((len(a), len(b)))
         return a == b
 
-    monkeypatch.setattr(keys_module.hmac, "compare_digest", counting)
+    monkeypatch.setattr(settings_module.hmac, "compare_digest", counting)
     for key in (b"key-number-0", b"key-number-4", b"k", None):
         known.tenant(key)
     assert seen == [(32, 32)] * 20

@@ -272,10 +272,10 @@ def test_a_client_that_leaves_gives_its_request_up(
 def test_a_long_wait_is_kept_open_by_comments(
     client: Client, scheduler: FakeScheduler, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from infinipot.server.http import sse
+    from infinipot.server.http import service
 
-    monkeypatch.setattr(sse, "KEEP_ALIVE_S", 0.05)
-    monkeypatch.setattr(sse, "PEEK_S", 0.01)
+    monkeypatch.setattr(service, "KEEP_ALIVE_S", 0.05)
+    monkeypatch.setattr(service, "PEEK_S", 0.01)
     scheduler.pause = 0.2
     text = client.chat(stream=True).text
     assert ": keep-alive" in text

@@ -139,7 +139,7 @@ def test_together_as_alone(tmp_path: Path) -> None:
         first = alone[0][1]
         told = [event for event in first if isinstance(event, Reading)]
         assert [event.processed for event in told] == sorted(event.processed for event in told)
-        assert told[-1].processed == told[-1].total == first[-1].usage.prompt
+        assert told[-1].processed == told[-1].total == first[-1].prompt
         assert len(told) > 5
 
     go(work)
@@ -149,17 +149,17 @@ def test_the_next_turn_reads_only_what_is_new(tmp_path: Path) -> None:
     async def work() -> None:
         async with serving(tmp_path, slots=1, conversations=1) as (scheduler, model):
             said, events = await served(scheduler, chat(LONG))
-            read = events[-1].usage.prompt
+            read = events[-1].prompt
             before = model.forwards
             _, events = await served(scheduler, chat(LONG, said, "and?"))
-            assert events[-1].usage.cached == read + 12
+            assert events[-1].cached == read + 12
             assert model.forwards - before < 20  # the new turn and its answer, not the long text
             assert scheduler.slots.conversations == 1
             # Another tenant, and another history, know nothing of it.
             _, events = await served(scheduler, chat(LONG, said, "and?", tenant="u"))
-            assert events[-1].usage.cached == 0
+            assert events[-1].cached == 0
             _, events = await served(scheduler, chat(LONG, said + "!", "and?"))
-            assert events[-1].usage.cached == 0
+            assert events[-1].cached == 0
 
     go(work)
 
@@ -169,12 +169,12 @@ def test_a_turn_in_a_kept_pot_says_what_reading_all_again_would(tmp_path: Path) 
         async with serving(tmp_path, slots=1, conversations=1) as (scheduler, _):
             said, _ = await served(scheduler, chat("hello"))
             going_on, events = await served(scheduler, chat("hello", said, "more"))
-            assert events[-1].usage.cached > 0
+            assert events[-1].cached > 0
         async with serving(tmp_path, slots=1, conversations=1) as (scheduler, _):
             at_once, others = await served(scheduler, chat("hello", said, "more"))
-            assert others[-1].usage.cached == 0
+            assert others[-1].cached == 0
         assert going_on == at_once
-        assert events[-1].usage.prompt == others[-1].usage.prompt
+        assert events[-1].prompt == others[-1].prompt
 
     go(work)
 
@@ -189,7 +189,7 @@ def test_pots_are_made_kept_asked_and_appended_to(tmp_path: Path) -> None:
             assert any(isinstance(event, Reading) and event.bytes == len(LONG) for event in events)
             before = model.forwards
             answer, events = await served(scheduler, chat("what?", pot="book", keep=False))
-            assert events[-1].usage.prompt < 20
+            assert events[-1].prompt < 20
             assert model.forwards - before < 20  # nothing was read again
             again, _ = await served(scheduler, chat("what?", pot="book", keep=False))
             assert again == answer
@@ -233,10 +233,10 @@ def test_a_conversation_about_a_pot_goes_on_until_the_pot_changes(tmp_path: Path
             await served(scheduler, read_into_pot(tmp_path / "a", LONG))
             said, _ = await served(scheduler, chat("what?", pot="book"))
             _, events = await served(scheduler, chat("what?", said, "why?", pot="book"))
-            assert events[-1].usage.cached > 0
+            assert events[-1].cached > 0
             await served(scheduler, read_into_pot(tmp_path / "b", "Other.", append=True))
             _, events = await served(scheduler, chat("what?", said, "why?", pot="book"))
-            assert events[-1].usage.cached == 0
+            assert events[-1].cached == 0
 
     go(work)
 

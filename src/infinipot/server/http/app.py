@@ -9,12 +9,11 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 from fastapi import FastAPI
-from fastapi.openapi.utils import get_openapi
 from starlette.middleware import Middleware
 
 from infinipot import __version__
-from infinipot.server.http import errors, page, pots, routes
-from infinipot.server.http.auth import AuthMiddleware
+from infinipot.server.http import errors, pots, routes
+from infinipot.server.http.auth import AuthMiddleware, SecurityHeaders
 from infinipot.server.http.limits import LimitsMiddleware
 from infinipot.server.http.metrics import MetricsMiddleware
 from infinipot.server.http.service import Service
@@ -22,7 +21,7 @@ from infinipot.server.scheduler.scheduler import Scheduler
 from infinipot.server.settings import Settings
 
 log = logging.getLogger("infinipot.server")
-ROUTERS = (routes.router, routes.answers, pots.router, page.router)
+ROUTERS = (routes.router, routes.answers, pots.router, routes.page)
 ERRORS: dict[int | str, dict[str, Any]] = {
     "4XX": {"description": "Refused; the message says what to do."},
     "5XX": {"description": "The server's fault, or closing."},
@@ -65,9 +64,10 @@ def create_app(settings: Settings, scheduler: Scheduler, ready_first: bool = Fal
         redirect_slashes=False,
         responses=ERRORS,
         lifespan=lifespan,
+        exception_handlers=errors.HANDLERS,
         middleware=[  # the first is the outermost
             Middleware(MetricsMiddleware, metrics=service.metrics),
-            Middleware(page.SecurityHeaders),
+            Middleware(SecurityHeaders),
             Middleware(AuthMiddleware, settings=settings),
             Middleware(LimitsMiddleware, settings=settings),
         ],
@@ -75,8 +75,10 @@ def create_app(settings: Settings, scheduler: Scheduler, ready_first: bool = Fal
     app.state.service = service
     for router in ROUTERS:
         app.include_router(router)
-    errors.install(app)
-    app.openapi = lambda: _document(app)  # type: ignore[method-assign]  # FastAPI's own way to do it
+    document = app.openapi()  # made here, once: how a key is sent is added
+    document.setdefault("components", {})["securitySchemes"] = KEYS
+    document["security"] = [{name: []} for name in KEYS]
+    document["paths"]["/health"]["get"]["security"] = []
     return app
 
 
@@ -87,16 +89,3 @@ async def _start(service: Service) -> None:
     except Exception as error:  # whatever it is, the process must end with it: `serve` raises it
         log.error("the scheduler did not start: %s", error)
         service.failed = error
-
-
-def _document(app: FastAPI) -> dict[str, Any]:
-    """The OpenAPI document, with how a key is sent; made once."""
-    if not app.openapi_schema:
-        made = get_openapi(
-            title=app.title, version=app.version, description=app.description, routes=app.routes
-        )
-        made.setdefault("components", {})["securitySchemes"] = KEYS
-        made["security"] = [{name: []} for name in KEYS]
-        made["paths"]["/health"]["get"]["security"] = []
-        app.openapi_schema = made
-    return app.openapi_schema

@@ -3,7 +3,7 @@
 Keys come as `Authorization: Bearer KEY`, as `X-API-Key: KEY`, or, for browsers and `curl -u`, as the password
 of HTTP Basic. Never in an address: addresses are logged.
 A browser must not be used against its owner either: what another site's page sends is refused, and where
-no key is set, so is a name that merely points here (DNS rebinding).
+no key is set, so is a name that merely points here (DNS rebinding); and headers tell it to load nothing else.
 """
 
 from __future__ import annotations
@@ -11,8 +11,8 @@ from __future__ import annotations
 import base64
 from urllib.parse import urlsplit
 
-from starlette.datastructures import Headers
-from starlette.types import ASGIApp, Receive, Scope, Send
+from starlette.datastructures import Headers, MutableHeaders
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from infinipot.server.http.errors import ApiError, respond
 from infinipot.server.settings import Settings
@@ -22,6 +22,37 @@ WRONG_KEY = "this key is not known here: check it, and that its header came once
 OTHER_SITE = "a page of another site may not use this server: open the server's own page"
 OTHER_NAME = "this server answers to localhost only while its operator has set no key: ask localhost"
 LOCAL_NAMES = frozenset({"localhost", "127.0.0.1", "::1"})
+
+
+HEADERS = {
+    "Content-Security-Policy": (
+        "default-src 'self'; frame-ancestors 'none'; base-uri 'none'; form-action 'none'"
+    ),
+    "X-Content-Type-Options": "nosniff",
+    "Referrer-Policy": "no-referrer",
+    "X-Frame-Options": "DENY",
+    "Cross-Origin-Resource-Policy": "same-origin",
+    "Cache-Control": "no-store",
+}
+
+
+class SecurityHeaders:
+    """ASGI middleware that tells browsers what they may do with any answer of ours."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Serve a request, adding headers."""
+
+        async def with_headers(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                headers = MutableHeaders(scope=message)
+                for name, value in HEADERS.items():
+                    headers.setdefault(name, value)
+            await send(message)
+
+        await self._app(scope, receive, with_headers)
 
 
 class AuthMiddleware:

@@ -11,7 +11,7 @@ import re
 from http import HTTPStatus
 from typing import Any
 
-from fastapi import FastAPI, Request
+from fastapi import Request
 from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
 from starlette.responses import Response
@@ -23,8 +23,7 @@ from infinipot.server.settings import OPTIONS
 log = logging.getLogger("infinipot.server")
 
 # OpenAI's type for a status; others are "server_error" from 500 on, "invalid_request_error" below.
-TYPES = {401: "authentication_error", 403: "authentication_error", 404: "not_found_error"}
-TYPES |= {429: "rate_limit_error"}
+TYPES = dict.fromkeys((401, 403), "authentication_error") | {404: "not_found_error", 429: "rate_limit_error"}
 HTTP_SAYS = {
     400: "the body cannot be read: send JSON in UTF-8",
     404: "there is nothing at this address: see /docs",
@@ -41,15 +40,10 @@ class ApiError(InfiniPotError):
     """A refusal with a status of its own."""
 
     def __init__(
-        self,
-        status: int,
-        message: str,
-        param: str | None = None,
-        code: str | None = None,
-        retry_after: int | None = None,
+        self, status: int, message: str, param: str | None = None, code: str | None = None, retry_s: int = 0
     ) -> None:
         super().__init__(message)
-        self.status, self.param, self.code, self.retry_after = status, param, code, retry_after
+        self.status, self.param, self.code, self.retry_s = status, param, code, retry_s
 
 
 def refusal(error: Exception) -> ApiError:
@@ -59,9 +53,9 @@ def refusal(error: Exception) -> ApiError:
             return error
         case BusyError():
             status, code = (503, "closing") if error.closing else (429, "busy")
-            return ApiError(status, str(error), code=code, retry_after=error.retry_after)
+            return ApiError(status, str(error), code=code, retry_s=error.retry_after)
         case FaultError():
-            return ApiError(503, str(error), code="fault", retry_after=1)
+            return ApiError(503, str(error), code="fault", retry_s=1)
         case StoreError():  # without where the pot lies on the server
             log.warning("%s", error)
             cause = error.__cause__
@@ -94,7 +88,7 @@ def body(error: ApiError) -> dict[str, Any]:
 
 def respond(error: ApiError) -> Response:
     """Return the response; plain ASCII, since a caller's words may be in it that UTF-8 cannot carry."""
-    headers = {} if error.retry_after is None else {"Retry-After": str(max(1, error.retry_after))}
+    headers = {"Retry-After": str(error.retry_s)} if error.retry_s else {}
     if error.status == 408:  # the rest of the body is not waited for
         headers["Connection"] = "close"
     return Response(json.dumps(body(error)), error.status, headers, "application/json")
@@ -114,10 +108,8 @@ async def on_error(_: Request, error: Exception) -> Response:
     return respond(refusal(error))
 
 
-def install(app: FastAPI) -> None:
-    """Make every error of an app an answer in OpenAI's shape."""
-    for kind in (InfiniPotError, HTTPException, RequestValidationError, Exception):
-        app.add_exception_handler(kind, on_error)
+KINDS: tuple[type[Exception], ...] = (InfiniPotError, HTTPException, RequestValidationError, Exception)
+HANDLERS: dict[int | type[Exception], Any] = dict.fromkeys(KINDS, on_error)
 
 
 def _invalid(error: RequestValidationError) -> ApiError:

@@ -68,7 +68,7 @@ class LimitsMiddleware:
                 self._held += len(part)
                 if self._held > SHARED * self._settings.max_body:
                     said = "too many large requests at once: try again"
-                    raise ApiError(429, said, code="busy", retry_after=1)
+                    raise ApiError(429, said, code="busy", retry_s=1)
             check_structure(whole := bytes(body))
         except BaseException:
             self._held -= len(body)

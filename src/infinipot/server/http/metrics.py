@@ -81,8 +81,8 @@ class RequestMetrics:
             self._answering = True
             self._metrics.first.observe(time.perf_counter() - self._started)
         elif isinstance(event, Answered):
-            self._metrics.written.inc(event.usage.completion)
-            self._metrics.cached.inc(event.usage.cached)
+            self._metrics.written.inc(event.completion)
+            self._metrics.cached.inc(event.cached)
 
 
 class MetricsMiddleware:

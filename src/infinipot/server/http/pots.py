@@ -17,8 +17,7 @@ from starlette.responses import JSONResponse, Response
 from infinipot.errors import StoreError
 from infinipot.server.http.errors import ApiError
 from infinipot.server.http.schema import pot_object, reading_object
-from infinipot.server.http.service import Caller
-from infinipot.server.http.sse import SSE, Sent, sent, stream
+from infinipot.server.http.service import SSE, Caller, EventStream, Sent, sent
 from infinipot.server.http.uploads import UPLOAD, exported, received
 from infinipot.server.scheduler.requests import Event, Kept, Reading, ReadIntoPot
 from infinipot.store import Card, PotStore
@@ -152,7 +151,7 @@ async def _read(caller: Caller, streamed: bool, **wanted: Any) -> Response:
             elif isinstance(event, Kept):
                 yield sent(pot_object(event.name, event.card), "done")
 
-        answer = await stream(service, handle, render, [], error="error")
+        answer = await EventStream(service, handle, render, error="error").peek()
         answer.status_code, answer.after = 201, stack.pop_all().aclose  # the file is still being read
         return answer
 

@@ -13,7 +13,7 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validat
 
 from infinipot.errors import InputError
 from infinipot.reading.sampling import Generation
-from infinipot.server.scheduler.requests import Answered, AnswerOptions, Message, Reading, Usage
+from infinipot.server.scheduler.requests import Answered, AnswerOptions, Message, Reading
 from infinipot.store import Card
 
 MOST_MESSAGES = 4096
@@ -111,14 +111,9 @@ class AnswerBody(Body):
     catalyst: Catalyst = Field("question", description="question, general, or a text of your own.")
     return_progress: bool = Field(False, description="Say in a stream how far reading is.")
 
-    @property
-    def longest(self) -> int | None:
-        """Return the most tokens asked for."""
-        return self.max_tokens
-
     def options(self, most: int) -> AnswerOptions:
         """Return how the answer is wanted; `most` is the server's bound on its tokens."""
-        wanted = self.longest
+        wanted = self.max_tokens
         if wanted is not None and wanted > most:
             raise InputError(f"max_tokens is {wanted}; this server gives at most {most}")
         stops = (self.stop,) if isinstance(self.stop, str) else tuple(self.stop or ())
@@ -139,15 +134,12 @@ class ChatBody(AnswerBody):
     pot: Name | None = Field(None, description="Name of a kept pot the question is about.")
     keep: bool = Field(True, description="Keep the conversation's pot, so that the next turn is quick.")
 
-    @property
-    def longest(self) -> int | None:
-        """Return the most tokens asked for, in the new word or the old."""
-        return self.max_tokens if self.max_completion_tokens is None else self.max_completion_tokens
-
     @model_validator(mode="after")
     def _ends_with_the_user(self) -> ChatBody:
         if self.messages[-1].role != "user":
             raise ValueError("the last message must be the user's")
+        if self.max_completion_tokens is not None:  # the new word for it
+            self.max_tokens = self.max_completion_tokens
         return self
 
 
@@ -192,7 +184,7 @@ def reading_object(reading: Reading, bytes_total: int) -> dict[str, Any]:
     }
 
 
-def usage_object(usage: Usage) -> dict[str, Any]:
+def usage_object(usage: Answered) -> dict[str, Any]:
     """Return true counts: what was known before is part of the prompt, and said to be."""
     return {
         "prompt_tokens": usage.prompt,
@@ -213,7 +205,7 @@ class Answer:
     def whole(self, text: str, end: Answered) -> dict[str, Any]:
         """Return the answer in one piece."""
         content = {"message": {"role": "assistant", "content": text}} if self.chat else {"text": text}
-        return self._object("chat.completion", content, end.finish) | {"usage": usage_object(end.usage)}
+        return self._object("chat.completion", content, end.finish) | {"usage": usage_object(end)}
 
     def chunk(self, text: str | None = None, finish: str | None = None, **delta: str) -> dict[str, Any]:
         """Return a part of the answer, or its end."""
@@ -230,7 +222,7 @@ class Answer:
             "pot": {"fill": step.fill, "capacity": step.capacity, "cycles": step.cycles},
         }
 
-    def usage(self, usage: Usage) -> dict[str, Any]:
+    def usage(self, usage: Answered) -> dict[str, Any]:
         """Return the last chunk of a stream that was asked for its usage."""
         return self.chunk() | {"choices": [], "usage": usage_object(usage)}
 

@@ -1,15 +1,21 @@
-"""From a route to the scheduler and back: who asks, whether there is room, and what if the caller leaves."""
+"""From a route to the scheduler and back, whole or as a stream: who asks, and what if the caller leaves."""
 
 from __future__ import annotations
 
 import asyncio
+import json
 import time
-from collections.abc import AsyncGenerator, Iterator
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from typing import Annotated, TypeVar, cast
+from typing import Annotated, Any, TypeVar, cast
 
 from fastapi import Depends, Request
+from sse_starlette import EventSourceResponse, ServerSentEvent
+from sse_starlette.sse import SendTimeoutError
+from starlette.types import Receive, Scope, Send
 
+from infinipot.errors import InfiniPotError
+from infinipot.server.http import errors
 from infinipot.server.http.errors import CLOSING, ApiError
 from infinipot.server.http.metrics import Metrics, RequestMetrics
 from infinipot.server.scheduler import requests
@@ -21,6 +27,12 @@ from infinipot.text.files import title
 
 T = TypeVar("T")
 LOOK_S = 0.1  # how often it is looked whether a caller has left
+KEEP_ALIVE_S = 15
+SEND_S = 60.0  # a client that takes nothing for so long is let go
+PEEK_S = 1.0  # how long a stream waits for its first event: an error then still has a status of its own
+
+SSE = {"text/event-stream": {"schema": {"type": "string"}}}  # for the OpenAPI document
+Sent = dict[str, str]  # "data", and "event" where it has a name
 
 
 class Service:
@@ -58,13 +70,13 @@ class Service:
     def check_open(self) -> None:
         """Refuse work that would not be done."""
         if self.obstacle:
-            raise ApiError(503, self.obstacle, retry_after=5)
+            raise ApiError(503, self.obstacle, retry_s=5)
 
     @contextmanager
     def one_upload(self) -> Iterator[None]:
         """Be one of the few uploads that are received at once: they fill a disk."""
         if self.uploads >= self.settings.max_uploads:
-            raise ApiError(429, "too many uploads at once: try again", code="busy", retry_after=5)
+            raise ApiError(429, "too many uploads at once: try again", code="busy", retry_s=5)
         self.uploads += 1
         try:
             yield
@@ -76,7 +88,7 @@ class Service:
         self.check_open()
         return self.scheduler.submit(request)
 
-    async def outcome(self, handle: requests.RequestHandle, kind: type[T]) -> tuple[str, T]:
+    async def collect(self, handle: requests.RequestHandle, kind: type[T]) -> tuple[str, T]:
         """Return the text and the last event of a request."""
         text: list[str] = []
         async for event in self.events(handle):
@@ -114,7 +126,7 @@ class _Caller:
 
     async def outcome(self, handle: requests.RequestHandle, kind: type[T]) -> tuple[str, T]:
         """Return the text and the last event of a request; give the request up when the caller leaves."""
-        task = asyncio.ensure_future(self.service.outcome(handle, kind))
+        task = asyncio.ensure_future(self.service.collect(handle, kind))
         try:
             while not (await asyncio.wait({task}, timeout=LOOK_S))[0]:
                 if await self.request.is_disconnected():
@@ -136,3 +148,73 @@ async def _caller(request: Request) -> _Caller:
 
 Served = Annotated[Service, Depends(_service)]
 Caller = Annotated[_Caller, Depends(_caller)]
+
+
+def sent(data: dict[str, Any], event: str | None = None) -> Sent:
+    """Return one server-sent event; ASCII, so that no character can be taken for the end of a line."""
+    return {"data": json.dumps(data)} | ({} if event is None else {"event": event})
+
+
+class EventStream(EventSourceResponse):
+    """A request's events as a stream, which gives the request up when it ends, even before its first byte.
+
+    Comments keep the line open. `error` is the name of an event that says what went wrong.
+    """
+
+    def __init__(
+        self,
+        service: Service,
+        handle: requests.RequestHandle,
+        render: Callable[[requests.Event], Iterable[Sent]],
+        opening: Sequence[Sent] = (),
+        error: str | None = None,
+    ) -> None:
+        self._handle, self._render, self._error = handle, render, error
+        self._events = service.events(handle)
+        self._first = asyncio.ensure_future(anext(self._events, None))
+        self._content = self._sent(opening)
+        self.after: Callable[[], Awaitable[object]] | None = None  # what is to be done when it is over
+        super().__init__(self._content, ping=KEEP_ALIVE_S, send_timeout=SEND_S, sep="\n")
+        self.ping_message_factory = lambda: ServerSentEvent(comment="keep-alive")
+
+    async def peek(self) -> EventStream:
+        """Wait a moment for the first event; raise what went wrong before any came."""
+        try:
+            await asyncio.wait({self._first}, timeout=PEEK_S)
+            if self._first.done():
+                self._first.result()
+        except BaseException:
+            self._first.cancel()
+            self._handle.cancel()
+            raise
+        return self
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Send the stream to its end, or its client's."""
+        try:
+            with suppress(SendTimeoutError):
+                await super().__call__(scope, receive, send)
+        finally:
+            self._handle.cancel()
+            self._first.cancel()
+            with suppress(RuntimeError):  # it is being closed already
+                await self._content.aclose()
+            if self.after is not None:
+                await self.after()
+
+    async def _sent(self, opening: Sequence[Sent]) -> AsyncGenerator[Sent]:
+        """Yield what is sent; errors too, since the status has been sent before them."""
+        try:
+            for one in opening:
+                yield one
+            event = await self._first
+            while event is not None:
+                for one in self._render(event):
+                    yield one
+                event = await anext(self._events, None)
+        except Exception as error:
+            if not isinstance(error, InfiniPotError):
+                errors.log.error("a stream failed", exc_info=error)
+            yield sent(errors.body(errors.refusal(error)), self._error)
+        finally:
+            await self._events.aclose()

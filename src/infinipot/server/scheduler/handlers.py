@@ -86,7 +86,7 @@ def _chat(running: Running, request: requests.ChatRequest) -> Steps[requests.Eve
     if request.keep and answer is not None:
         whole = [*request.messages, requests.Message("assistant", answer)]
         name = prompts.conversation_names(request.tenant, running.version, whole)[-1]
-        running.slot.release(name, answered.usage.prompt + answered.usage.completion)
+        running.slot.release(name, answered.prompt + answered.completion)
     return answered
 
 
@@ -164,5 +164,5 @@ def _answer(
     while text.tokens < most and not text.stopped and (token := (yield sequence)) is not None:
         give(text.push(token))
     give(text.flush())
-    usage = requests.Usage(total, cached, text.tokens)
-    return None if text.stopped else text.text, requests.Answered(text.finish_reason(most), usage)
+    answered = requests.Answered(text.finish_reason(most), total, cached, text.tokens)
+    return None if text.stopped else text.text, answered

@@ -12,9 +12,9 @@ from infinipot.errors import StoreError
 from infinipot.reading.held_words import Word, words_of
 from infinipot.reading.reader import Reader
 from infinipot.recipes.recipe import Recipe
-from infinipot.server.keys import PUBLIC
 from infinipot.server.scheduler.memory_bound import MemoryBound
 from infinipot.server.scheduler.requests import ReadIntoPot
+from infinipot.server.settings import PUBLIC
 from infinipot.store import Card, PotStore, match
 
 COMPUTED = ("keys", "values", "anchors", "last")  # the last part of the names of what is computed with

@@ -33,13 +33,10 @@ class FaultError(InfiniPotError):
 
 
 def error_for_caller(error: BaseException) -> Exception:
-    """Return what a caller is told of an error: of the server's own no details, which go to the log.
-
-    What is no `Exception` ends the scheduler.
-    """
+    """Return what a caller is told of an error; details of the server's own go to the log."""
     if isinstance(error, InfiniPotError):
         return error
-    if not isinstance(error, Exception):
+    if not isinstance(error, Exception):  # ends the scheduler
         raise error
     if out_of_memory(error):
         log.error("out of memory: %s", (str(error).splitlines() or [""])[0])
@@ -104,15 +101,6 @@ Request = ChatRequest | CompletionRequest | ReadIntoPot
 
 
 @dataclass(frozen=True)
-class Usage:
-    """Tokens of one answer."""
-
-    prompt: int  # all of them, whether read now or known before
-    cached: int  # known before
-    completion: int
-
-
-@dataclass(frozen=True)
 class Reading:
     """A forward pass was made."""
 
@@ -136,7 +124,9 @@ class Answered:
     """The answer is whole."""
 
     finish: Literal["stop", "length"]
-    usage: Usage
+    prompt: int  # tokens of the prompt, whether read now or known before
+    cached: int  # tokens known before
+    completion: int
 
 
 @dataclass(frozen=True)
