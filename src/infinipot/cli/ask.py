@@ -10,7 +10,6 @@ import typer
 
 from infinipot.cli import given as g
 from infinipot.cli.expand import Given, with_options
-from infinipot.cli.kept import find, opened
 from infinipot.cli.screen import costs, note, print_json, stream_answer, summary, watch_reading
 from infinipot.errors import InputError
 from infinipot.reading.catalyst import QUESTION, catalyst_text
@@ -34,17 +33,14 @@ def ask(question: Question, *, given: Given) -> None:
         raise InputError("the question is empty")
     pot = given["pot"]
     if pot is not None and given["file"]:
-        raise InputError(
-            "`pot` is read already",
-            field="file",
-            remedy="leave out `file`, or `infinipot read --append` it first",
-        )
-    kept = find(given, open_store(given["store"]), pot) if pot is not None else None
+        remedy = "leave out `file`, or `infinipot read --append` it first"
+        raise InputError("`pot` is read already", field="file", remedy=remedy)
+    kept = g.find(given, open_store(given["store"]), pot) if pot is not None else None
     text = g.Text.of_files(given["file"]) if kept is None else None
     asked = kept.recipe() if kept else g.recipe_of(given, QUESTION)
     wanted = g.generation_of(given)
     clock = [time.perf_counter()]
-    engine, recipe = opened(given, kept, asked)
+    engine, recipe = g.opened(given, kept, asked)
     reader = engine.reader(recipe, question)
     reader.check(question, wanted.max_new_tokens)
     clock.append(time.perf_counter())

@@ -1,7 +1,14 @@
-"""`infinipot eval`: any recipes on a task, one row an example; a run that was stopped goes on."""
+"""`infinipot eval`: any recipes on a task, one row an example; a run that was stopped goes on.
+
+On a terminal a bar with what is left, then one line a cell.
+"""
 
 from __future__ import annotations
 
+import sys
+import time
+from collections import deque
+from collections.abc import Iterator
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -10,18 +17,19 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from infinipot.cli import given as g
-from infinipot.cli.eval_screen import show, watch
 from infinipot.cli.expand import Given, with_options
-from infinipot.cli.screen import print_json
+from infinipot.cli.screen import BAR, ELAPSED, LEFT, bars, note, plain_table, print_json
 from infinipot.errors import ConfigError
 from infinipot.eval.tasks.registry import make, task_options, tasks
 from infinipot.recipes.option import Option
 from infinipot.recipes.options import CHOICE, DECLARED, ENGINE, FORMAT, JSON, RECIPE, SET
 
 if TYPE_CHECKING:
-    from infinipot.eval.evaluate import Evaluation, Workers
+    from infinipot.eval.evaluate import Evaluation, Step, Workers
     from infinipot.eval.grid import Grid
 
+EVERY = 30.0  # seconds between lines where nobody watches a bar
+SHOWN = 3  # errors and bad rows told one by one
 GRID, RUN = "Grid: commas between several values", "Run"
 _PROMPTS = (
     "Names, or a text of your own; give it again for several texts. by-task is question where a task asks "
@@ -85,14 +93,14 @@ def _finish(wanted: Evaluation, workers: Workers, as_json: bool) -> None:
     from infinipot.eval.folder import read_rows
     from infinipot.eval.results import summary
 
-    watch(run(wanted, workers), wanted.out, quiet=as_json)
+    _watch(run(wanted, workers), wanted.out, quiet=as_json)
     rows = read_rows(wanted.out)
     asked = {cell.name for cell in wanted.grid.cells()}
     found = summary([row for row in rows if row["kind"] == "bad" or row["cell"] in asked])
     if as_json:
         print_json({"out": str(wanted.out), **found})
     else:
-        show(found, wanted.out)
+        _show(found, wanted.out)
 
 
 def _workers(given: Given) -> Workers:
@@ -112,3 +120,66 @@ def _workers(given: Given) -> Workers:
 
     load = partial(open_engine, given["model"], given["device"], given["dtype"], fused=True)
     return RayWorkers(load, given["address"], given["workers"])
+
+
+def _watch(steps: Iterator[Step], out: Path, quiet: bool) -> None:
+    """Run an evaluation to its end; say how to go on where it is stopped."""
+    seen: deque[Step] = deque(maxlen=1)  # the last step
+    passing = (seen.append(step) or step for step in steps)  # type: ignore[func-returns-value]
+    try:
+        if quiet:
+            deque(passing, maxlen=0)
+        else:
+            (_bar if sys.stderr.isatty() else _lines)(passing)
+    except KeyboardInterrupt:
+        for last in seen:
+            note(f"stopped: {last.done:,} of {last.total:,} rows are in {out}; run the same command to go on")
+        raise
+
+
+def _bar(steps: Iterator[Step]) -> None:
+    columns = (BAR, "{task.fields[rows]} rows", ELAPSED, "to go", LEFT, "{task.fields[cell]}")
+    with bars(*columns, transient=True, speed_estimate_period=600) as shown:
+        task = shown.add_task("", total=1.0, rows="loading, 0", cell="")
+        for step in steps:
+            shown.update(task, completed=step.work, rows=f"{step.done:,} of {step.total:,}", cell=_cell(step))
+
+
+def _lines(steps: Iterator[Step]) -> None:
+    started, told, first = time.monotonic(), time.monotonic(), 0.0
+    for number, step in enumerate(steps):
+        if number == 0:
+            started, first = time.monotonic(), step.work
+            note(f"{step.done:,} of {step.total:,} rows are there")
+        elif time.monotonic() - told >= EVERY:
+            told = time.monotonic()
+            left = (told - started) * (1 - step.work) / max(1e-9, step.work - first)
+            note(f"{step.done:,} of {step.total:,} rows, about {_span(left)} left; {_cell(step)}")
+
+
+def _cell(step: Step) -> str:
+    return f"{step.cell}: {100 * step.mean:.1f}" if step.mean is not None else step.cell
+
+
+def _span(seconds: float) -> str:
+    return f"{seconds:.0f} s" if seconds < 90 else f"{seconds / 60:.0f} min"
+
+
+def _show(found: dict[str, Any], out: Path) -> None:
+    """Print a line a cell, then what went wrong."""
+    from rich.console import Console
+
+    numbers = ("score", "95%", "rows", "errors", "s a row")
+    table = plain_table(("cell", *numbers), right=numbers)
+    for cell in found["cells"]:
+        score = "" if cell["score"] is None else f"{100 * cell['score']:.1f}"
+        span = "{:.1f} to {:.1f}".format(*(100 * x for x in cell["interval"])) if cell["interval"] else ""
+        counts = (str(cell["rows"]), str(cell["errors"] or ""), f"{cell['seconds']:.2f}")
+        table.add_row(cell["cell"], score, span, *counts)
+    Console(markup=False, highlight=False).print(table)
+    for what in ("errors", "bad"):
+        for text in found[what][:SHOWN]:
+            note(text)
+        if len(found[what]) > SHOWN:
+            note(f"and {len(found[what]) - SHOWN} more like these")
+    note(f"rows: {out / 'rows.jsonl'}; tables and pictures: infinipot report {out}")

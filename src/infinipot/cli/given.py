@@ -1,6 +1,6 @@
-"""From what was typed to a recipe, an engine and the way of answering; and the text that is to be read.
+"""From what was typed to a recipe, an engine and the way of answering; and the text, or kept pot, to ask.
 
-Nothing heavy is imported before it is needed.
+A kept pot brings its recipe and its model. Nothing heavy is imported before it is needed.
 """
 
 from __future__ import annotations
@@ -11,12 +11,15 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from infinipot.cli.expand import Given
-from infinipot.errors import InputError
-from infinipot.recipes.options import ANSWER, DECLARED
+from infinipot.errors import ConfigError, InputError
+from infinipot.models import catalog
+from infinipot.recipes.options import ANSWER, DECLARED, FORMAT, METHOD
+from infinipot.store import Card, PotStore
 from infinipot.text.files import check_text, read_text
 
 if TYPE_CHECKING:
     from infinipot.engine import Engine
+    from infinipot.reading.reader import Reader
     from infinipot.reading.sampling import Generation
     from infinipot.recipes.recipe import Recipe
 
@@ -31,10 +34,7 @@ def open_engine(given: Given, dtype: str | None = None, fused: bool = False) -> 
 
 
 def recipe_of(given: Given, otherwise: str = "general") -> Recipe:
-    """Check the method, its sizes and settings before anything is loaded.
-
-    `otherwise` is the catalyst where none was given.
-    """
+    """Check method, sizes and settings before anything is loaded; `otherwise` is the catalyst by default."""
     from infinipot.recipes.preset import parse_knob
     from infinipot.recipes.presets import find
     from infinipot.recipes.recipe import Recipe
@@ -68,9 +68,8 @@ class Text:
     def of_files(cls, names: list[str] | None) -> Text:
         """Check every file before any long work starts; return their text as one stream."""
         if not names:
-            raise InputError(
-                "nothing to read", field="file", remedy="give `file` NAME, or `file` - for standard input"
-            )
+            remedy = "give `file` NAME, or `file` - for standard input"
+            raise InputError("nothing to read", field="file", remedy=remedy)
         if names.count("-") > 1:
             raise InputError("standard input can be read only once", field="file", remedy="give - once")
         sizes = [check_text(name) for name in names if name != "-"]
@@ -82,3 +81,68 @@ def _texts(names: list[str]) -> Iterator[str]:
         if index:
             yield "\n\n"
         yield from read_text(sys.stdin.buffer if name == "-" else name)
+
+
+@dataclass(frozen=True)
+class Kept:
+    """A pot in a store, and what was typed beside its name."""
+
+    store: PotStore
+    name: str
+    card: Card
+    given: Given
+
+    def recipe(self) -> Recipe:
+        """Return the pot's recipe; only its catalyst may be another."""
+        from infinipot.store import match
+
+        found, catalyst = match.recipe_of(self.card), self.given["catalyst"]
+        if catalyst is not None and not found.uses_catalyst:
+            raise found.no_catalyst()
+        return replace(found, catalyst=catalyst) if catalyst else found
+
+    def engine(self) -> Engine:
+        """Load the model the pot was read by, in the dtype of its keys."""
+        if "model" in self.given.typed:
+            return open_engine(self.given, self._dtype())
+        # A file from a stranger must not choose what is downloaded and run.
+        model = self.card.model
+        if catalog.get(model) is None:
+            problem = f"pot '{self.name}' was read by '{model}', which is not in `infinipot models list`"
+            raise InputError(problem, field="model", remedy="say where it is with `model`")
+        return open_engine(Given({**self.given.values, "model": model}), self._dtype())
+
+    def _dtype(self) -> str:
+        from infinipot.hf.loading import choose_device
+
+        dtype: str = self.given["dtype"]
+        on_cpu = self.card.dtype == "float32" and choose_device(self.given["device"]).type == "cpu"
+        # On a CPU float32 keys may come with faster products.
+        return dtype if dtype != "auto" or on_cpu else self.card.dtype
+
+    def into(self, reader: Reader, engine: Engine, recipe: Recipe) -> None:
+        """Put the pot into a reader, if they belong together."""
+        from infinipot.store.match import require
+
+        require(self.card, engine, recipe, self.name)
+        state, card = self.store.load(self.name)
+        if card != self.card:  # replaced since it was looked at
+            require(card, engine, recipe, self.name)
+        reader.restore(state)
+
+
+def find(given: Given, store: PotStore, name: str) -> Kept:
+    """Return a kept pot after refusing options that were decided when its text was read."""
+    for option in (*METHOD, FORMAT):
+        if option.name in given.typed and option.name != "catalyst":
+            problem, remedy = f"pot '{name}' has a recipe of its own", f"leave out `{option.name}`"
+            raise ConfigError(problem, field=option.name, remedy=remedy)
+    return Kept(store, name, store.card(name), given)
+
+
+def opened(given: Given, kept: Kept | None, recipe: Recipe) -> tuple[Engine, Recipe]:
+    """Load the model of a kept pot, or the one asked for; return the recipe in the layout of its prompts."""
+    if kept:
+        return kept.engine(), recipe
+    engine = open_engine(given)
+    return engine, laid_out(recipe, given, engine)

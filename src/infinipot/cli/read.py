@@ -9,7 +9,6 @@ from itertools import chain
 
 from infinipot.cli import given as g
 from infinipot.cli.expand import Given, with_options
-from infinipot.cli.kept import Kept, find, opened
 from infinipot.cli.screen import costs, note, print_json, summary, watch_reading
 from infinipot.errors import InputError
 from infinipot.reading.catalyst import catalyst_text
@@ -37,12 +36,12 @@ def read(*, given: Given) -> None:
     name, shop = target(given), open_store(given["store"])
     text = g.Text.of_files(given["file"])
     with shop.lock(name):  # from before the first token on: nobody reads an hour for nothing
-        kept = find(given, shop, name) if given["append"] is not None else None
+        kept = g.find(given, shop, name) if given["append"] is not None else None
         if kept is None:
             shop.refuse(name, given["replace"])
         asked = kept.recipe() if kept else g.recipe_of(given)
         clock = [time.perf_counter()]
-        engine, recipe = opened(given, kept, asked)
+        engine, recipe = g.opened(given, kept, asked)
         reader = engine.reader(recipe)
         if kept:
             kept.into(reader, engine, recipe)
@@ -75,7 +74,7 @@ def target(given: Given) -> str:
     return str(append if save is None else save)
 
 
-def _called(given: Given, kept: Kept | None) -> str:
+def _called(given: Given, kept: g.Kept | None) -> str:
     """Return the title of what is read; a pot that is read on keeps its own."""
     if given["title"] is not None or kept:
         return given["title"] or ""

@@ -6,23 +6,19 @@ import importlib
 import logging
 import sys
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 from infinipot.cli import given as g
 from infinipot.cli.expand import Given, with_options, worded
-from infinipot.errors import ConfigError
-from infinipot.server.settings import OPTIONS
-
-if TYPE_CHECKING:
-    from infinipot.server.settings import Settings
+from infinipot.common.extras import needed_for
+from infinipot.server.settings import OPTIONS, Settings
 
 
 @with_options(*OPTIONS)
 def serve(*, given: Given) -> None:
     """Serve a model to OpenAI clients, browsers and curl; every option is also a variable."""
-    _check_extra()
-    from infinipot.server.settings import Settings
-
+    with needed_for("serving", "serve"):
+        for name in ("fastapi", "prometheus_client", "sse_starlette", "uvicorn"):
+            importlib.import_module(name)
     run_server(Settings.of(given.values), given)
 
 
@@ -38,16 +34,7 @@ def run_server(settings: Settings, given: Given) -> None:
     for warning in settings.warnings():
         log.warning("WARNING: %s", worded(warning))
     recipe = Recipe.named(settings.recipe, capacity=settings.capacity)
-    taken = listen(settings)
-    store = open_store(settings.store)
+    taken, store = listen(settings), open_store(settings.store)
     engine = g.open_engine(given)
     served = replace(recipe, format=settings.format or engine.dialogue_format)
     serve(build_app(settings, engine, served, store), taken)
-
-
-def _check_extra() -> None:
-    try:
-        for name in ("fastapi", "prometheus_client", "sse_starlette", "uvicorn"):
-            importlib.import_module(name)
-    except ImportError:
-        raise ConfigError("serving needs more packages: pip install 'infinipot[serve]'") from None

@@ -33,6 +33,7 @@ MOST_HEADERS = 32_768  # bytes
 CONNECTIONS = 512
 HEADERS_S = 30.0  # time to send them
 FLUSH_S = 5  # time for the last bytes of what is done
+SIZES = "%d slots and %d conversations of %d entries: %.2f GB of pots, at most %.2f GB in all"
 THREADS = 32  # for what waits for a disk; by default there are few where cores are
 
 
@@ -46,8 +47,7 @@ def listen(settings: Settings) -> socket.socket:
         taken.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         taken.bind(address)
     except OSError as error:
-        reason = (error.strerror or str(error)).lower()
-        problem = f"cannot listen on {where} ({reason})"
+        problem = f"cannot listen on {where} ({(error.strerror or str(error)).lower()})"
         raise ConfigError(problem, field="port", remedy="use another `port` or `host`") from error
     return taken
 
@@ -125,15 +125,13 @@ class Server(uvicorn.Server):
         pots, bound = (state[name] / 1e9 for name in ("pots_bytes", "memory_bound_bytes"))
         log.info("%s is ready at %s", self._service.model, self._address)
         sizes = settings.slots, settings.conversations, state["capacity"], pots, bound
-        log.info(
-            "%d slots and %d conversations of %d entries: %.2f GB of pots, at most %.2f GB in all", *sizes
-        )
+        log.info(SIZES, *sizes)
 
 
 class Protocol(H11Protocol):
     """uvicorn's HTTP, with a bound on the time a request's head may take."""
 
-    _late: asyncio.TimerHandle | None = None
+    _late: asyncio.TimerHandle
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """Start the time limit of a request's head."""
@@ -144,19 +142,14 @@ class Protocol(H11Protocol):
         """Take bytes; the time limit ends once they make a whole head."""
         super().data_received(data)
         if self.conn.their_state is not h11.IDLE:
-            self._done()
-        elif self._late is None:
+            self._late.cancel()
+        elif self._late.cancelled():
             self._wait()
 
     def connection_lost(self, exc: Exception | None) -> None:
         """End the time limit with the connection."""
-        self._done()
+        self._late.cancel()
         super().connection_lost(exc)
 
     def _wait(self) -> None:
         self._late = self.loop.call_later(HEADERS_S, self.transport.close)
-
-    def _done(self) -> None:
-        if self._late is not None:
-            self._late.cancel()
-            self._late = None

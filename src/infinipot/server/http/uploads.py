@@ -38,14 +38,15 @@ class Upload:
         """Digest of what has come."""
         return self._digest.hexdigest()
 
-    def take(self, file: IO[bytes], data: bytes) -> None:
-        """Write some bytes; none at the end."""
+    def take(self, file: IO[bytes], data: bytes, last: bool = False) -> None:
+        """Write some bytes."""
         if self._decoder is not None:
-            self._decoder.push(data) if data else self._decoder.end()
+            self._decoder.push(data)
+            if last:
+                self._decoder.end()
         self._digest.update(data)
         self.bytes += file.write(data)
-        if not data:
-            file.flush()
+        file.flush()  # so that a full disk is noticed here
 
 
 @asynccontextmanager
@@ -91,9 +92,7 @@ async def _receive(request: Request, upload: Upload, file: IO[bytes]) -> None:
             if len(waiting) >= BLOCK:
                 await asyncio.to_thread(upload.take, file, bytes(waiting))
                 waiting.clear()
-        if waiting:
-            await asyncio.to_thread(upload.take, file, bytes(waiting))
-        await asyncio.to_thread(upload.take, file, b"")
+        await asyncio.to_thread(upload.take, file, bytes(waiting), last=True)
     except ClientDisconnect:
         raise ApiError(499, "the client left before the upload was whole") from None
     except OSError as error:
