@@ -1,8 +1,7 @@
 """From a name to a model that is ready to read: find it, check that it fits, load it.
 
-A name is an alias of the catalogue, a folder, a GGUF file or a hub id, tried
-in that order. Code that comes with a model is never run. Does not know what a
-pot is; the caller says how many bytes it wants beside the weights.
+A name is an alias of the catalogue, a folder, a GGUF file or a hub id, tried in that order. Code that
+comes with a model is never run. Does not know what a pot is.
 """
 
 from __future__ import annotations
@@ -64,7 +63,6 @@ def load(
     name: str,
     device: str = "auto",
     dtype: str = "auto",
-    pot_bytes: int = 0,
     on_pull: Callable[[Pull], None] | None = None,
 ) -> Loaded:
     """Load a model by alias, folder, GGUF file or hub id; an alias that is missing is pulled first."""
@@ -75,7 +73,7 @@ def load(
     try:
         family, count = _measured(name, source)
         kind = choose_dtype(dtype, place, family)
-        _check_fit(name, count(kind.itemsize), kind, place, pot_bytes)
+        _check_fit(name, count(kind.itemsize), kind, place)
     except InfiniPotError:
         raise
     except Exception as error:  # a damaged file trips its parser in many ways
@@ -85,9 +83,7 @@ def load(
         model = model.to(place)
     except Exception as error:  # out of memory has no common type; all else goes on
         if out_of_memory(error):
-            raise ModelError(
-                f"{name} does not fit into memory", remedy=_advice(name, kind, pot_bytes)
-            ) from error
+            raise ModelError(f"{name} does not fit into memory", remedy=_advice(name, kind)) from error
         raise
     model.eval().requires_grad_(False)
     return Loaded(model, tokenizer, name, _format(name, tokenizer), kind, adds_bos(tokenizer))
@@ -167,14 +163,12 @@ def _measured(name: str, source: Path | None) -> tuple[str, Callable[[int], int]
     return str(config.get("model_type", "")), lambda itemsize: memory.folder_bytes(source, itemsize)
 
 
-def _check_fit(name: str, weights: int, dtype: torch.dtype, device: torch.device, pot_bytes: int) -> None:
+def _check_fit(name: str, weights: int, dtype: torch.dtype, device: torch.device) -> None:
     """Refuse a model that cannot fit before the machine begins to swap or the system kills this process."""
-    how, advice = f" in {str(dtype).removeprefix('torch.')}", _advice(name, dtype, pot_bytes)
-    on_card = device.type == "cuda"
+    how, advice = f" in {str(dtype).removeprefix('torch.')}", _advice(name, dtype)
     # The weights pass through the host's memory on their way to any device.
-    memory.require(name, weights + (0 if on_card else pot_bytes), memory.available(), advice, how=how)
-    if on_card:
-        memory.require(name, weights + pot_bytes, memory.available(str(device)), advice, how=how)
+    for place in ("cpu", str(device)) if device.type == "cuda" else ("cpu",):
+        memory.require(name, weights, memory.available(place), advice, how=how)
 
 
 def _hub_bytes(name: str, itemsize: int) -> int:
@@ -195,9 +189,8 @@ def _hub_bytes(name: str, itemsize: int) -> int:
     return weights.total * itemsize if weights else 0
 
 
-def _advice(name: str, dtype: torch.dtype, pot_bytes: int) -> str:
+def _advice(name: str, dtype: torch.dtype) -> str:
     ways = ["`dtype` bfloat16"] if dtype == torch.float32 else []
-    ways += ["a smaller pot"] if pot_bytes else []
     ways += [f"a smaller model such as {DEFAULT_MODEL}"] if name != DEFAULT_MODEL else []
     return "try " + ", ".join([*ways, "or a machine with more memory"]) if ways else "use a larger machine"
 
