@@ -28,7 +28,7 @@ from infinipot.eval.evaluate import Evaluation, Here, evaluate
 from infinipot.eval.folder import MANIFEST, key, opened, read_manifest, read_rows
 from infinipot.eval.grid import BY_TASK, Grid
 from infinipot.eval.results import summary
-from infinipot.eval.tasks.registry import make
+from infinipot.eval.tasks.task import make
 
 K = 1024
 STEPS = {"swa": 256, "streaming-llm": 256, "h2o": 256}  # token by token is too slow for a grid

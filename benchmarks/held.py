@@ -17,7 +17,8 @@ import torch
 
 from infinipot.common.sizes import size
 from infinipot.engine import Engine, open_engine
-from infinipot.eval.tasks.passkey import STATEMENT, Passkey, passkey, score
+from infinipot.eval.tasks.passkey import STATEMENT, first_number, passkey
+from infinipot.eval.tasks.task import Example
 from infinipot.reading.held_words import columns
 from infinipot.reading.reader import Reader
 from infinipot.reading.sampling import Generation
@@ -34,13 +35,13 @@ def held(reader: Reader, first: int, tokens: int) -> float:
     return float(torch.cat([one.flatten() for one in found]).mean()) / tokens
 
 
-def tell(what: str, reader: Reader, example: Passkey, first: int, tokens: int) -> None:
+def tell(what: str, reader: Reader, example: Example, first: int, tokens: int) -> None:
     """Print one line."""
     said, config = [], reader.config
     for tail in ("distil", "raw"):
         reader.session.config = replace(config, tail=tail)
         answer = reader.ask(example.question, ANSWER)
-        said.append(f"{tail}: {score(answer, example):.0f} {answer[:28]!r}")
+        said.append(f"{tail}: {first_number(answer, example.answers[0]):.0f} {answer[:28]!r}")
     reader.session.config = config
     share = held(reader, first, tokens)
     print(f"{what:>6}  {reader.pot.cycles} cycles, held {share:.2f}, {', '.join(said)}", flush=True)
@@ -57,10 +58,10 @@ def run(engine: Engine, args: argparse.Namespace) -> None:
         capacity=args.capacity, keep=args.keep, pool=args.pool, tail="distil", catalyst="question"
     )
     reader = engine.reader(replace(recipe, format=engine.format), example.question)
-    statement = STATEMENT.format(key=example.key)
+    statement = STATEMENT.format(key=example.answers[0])
     first = count(example.text[: example.text.index(statement)])
     tokens = count(statement)
-    print(f"key {example.key} at {first} of {count(example.text)} tokens", flush=True)
+    print(f"key {example.answers[0]} at {first} of {count(example.text)} tokens", flush=True)
     marks = (4096 * 4**power for power in numbers())
     mark = next(marks)
     for progress in reader.reading(example.text):

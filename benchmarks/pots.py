@@ -21,9 +21,9 @@ from typing import Any
 
 import torch
 
+from infinipot.cli.demo import logbook
 from infinipot.engine import Engine, open_engine
-from infinipot.eval.tasks.logbook import logbook
-from infinipot.eval.tasks.passkey import passkey, score
+from infinipot.eval.tasks.passkey import first_number, passkey
 from infinipot.reading.reader import Reader
 from infinipot.reading.sampling import Generation
 from infinipot.recipes.recipe import Recipe
@@ -62,7 +62,7 @@ def measure(engine: Engine, recipe: Recipe, tokens: int, depth: float, after: li
     row: dict[str, Any] = {"depth": depth, "tokens_read": reader.tokens_read, "read_s": round(read_s, 2)}
     row |= {"fill": reader.pot.fill, "cycles": reader.pot.cycles}
     exact = logits(reader, example.question, after)
-    row["correct_before"] = score(reader.ask(example.question, Generation(8)), example)
+    row["correct_before"] = first_number(reader.ask(example.question, Generation(8)), example.answers[0])
     card = card_of(engine, recipe, reader, "passkey", "0" * 64, len(example.text))
     with tempfile.TemporaryDirectory() as folder:
         store = LocalStore(Path(folder))
@@ -88,7 +88,7 @@ def measure(engine: Engine, recipe: Recipe, tokens: int, depth: float, after: li
                 **compared(found, exact),
                 "question_tokens": len(reader.turn(example.question)),
                 "tokens_processed": processed,
-                "correct": score((first + "".join(pieces)).strip(), example),
+                "correct": first_number((first + "".join(pieces)).strip(), example.answers[0]),
             }
     return row
 

@@ -15,8 +15,7 @@ from infinipot.eval import manifest as manifests
 from infinipot.eval.evaluate import Evaluation, Here, Step, evaluate
 from infinipot.eval.folder import opened
 from infinipot.eval.grid import Grid
-from infinipot.eval.tasks.jsonl import BadRow
-from infinipot.eval.tasks.task import Count, Example
+from infinipot.eval.tasks.task import BadRow, Count, Example
 from infinipot.testing.model import ToyModel
 from infinipot.testing.tokenizer import ByteTokenizer
 

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+import random
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from infinipot.cli import given as g
 from infinipot.cli.expand import Given, with_options
 from infinipot.cli.screen import gigabytes, note, plain_table, print_json, summary, watch_reading
-from infinipot.eval.tasks.logbook import Fact, logbook
 from infinipot.models.catalog import DEFAULT_MODEL
 from infinipot.models.memory import peak_memory_bytes
 from infinipot.recipes.option import Option
@@ -20,10 +20,56 @@ if TYPE_CHECKING:
 DAYS = Option("days", int, 620, "Length of the logbook; a day is about 52 tokens.", least=10)
 SIZE, SEED = changed((SIZES["capacity"], ANSWER[2]), capacity=2048, seed=0)
 ANSWER_TOKENS = 12
+ROUTINE = (
+    "The lamp was lit at dusk.",
+    "The wind was light and the sea was calm.",
+    "All instruments were checked and found in order.",
+    "Two boats passed by and no one came ashore.",
+    "The lamp was put out at dawn.",
+    "There is nothing else to report.",
+)
+SUBJECTS = ("the pass key of the tower", "the number of the spare lamp", "the radio code of the harbour")
+OPENING = "This is the logbook of a lighthouse. Most days are the same, but some entries matter."
 HELD = "The pot holds {}, however long the text; full KV would hold {} for this one, and grow."
 LARGER = """{} has 135 million parameters: it finds facts in repetitive text, not in varied prose.
 For real prose take a larger model (1.1 GB download):
   infinipot ask --model qwen2.5-coder-1.5b --file book.txt "Who is the captain of the ship?\""""
+
+
+@dataclass(frozen=True)
+class Fact:
+    """Something worth remembering, and the question about it."""
+
+    statement: str
+    question: str
+    answer: str
+    depth: float
+
+
+@dataclass(frozen=True)
+class Logbook:
+    """The text and its facts, in the order they appear."""
+
+    text: str
+    facts: tuple[Fact, ...]
+
+
+def logbook(days: int = 1000, seed: int = 0, depths: tuple[float, ...] = (0.05, 0.5, 0.95)) -> Logbook:
+    """Write a logbook of that many days (about 52 tokens each) with one fact at each depth.
+
+    Made from a seed, so nothing is shipped and nothing can be memorised. Most days are the same, as in real
+    logs; varied prose would be too hard for a model as small as the embedded one.
+    """
+    source = random.Random(seed)
+    entries = [" ".join(ROUTINE)] * days
+    facts = []
+    for subject, depth in zip(SUBJECTS, depths, strict=False):
+        answer = str(source.randint(10000, 99999))
+        name = subject[0].upper() + subject[1:]
+        statement = f"{name} is {answer}. Remember it. {answer} is {subject}."
+        facts.append(Fact(statement, f"What is {subject}? {name} is", answer, depth))
+        entries[int(depth * (days - 1))] += f"\n{statement}"
+    return Logbook("\n".join((OPENING, *entries)), tuple(facts))
 
 
 @with_options(MODEL, SIZE, DAYS, SEED, DEVICE, DTYPE, JSON)

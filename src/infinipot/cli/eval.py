@@ -20,7 +20,7 @@ from infinipot.cli import given as g
 from infinipot.cli.expand import Given, with_options
 from infinipot.cli.screen import BAR, ELAPSED, LEFT, bars, note, plain_table, print_json
 from infinipot.errors import ConfigError
-from infinipot.eval.tasks.registry import make, task_options, tasks
+from infinipot.eval.tasks.task import make, task_options, tasks
 from infinipot.recipes.option import Option
 from infinipot.recipes.options import CHOICE, DECLARED, ENGINE, FORMAT, JSON, RECIPE, SET
 

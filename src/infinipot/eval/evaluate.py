@@ -19,8 +19,7 @@ from infinipot.eval import manifest as manifests
 from infinipot.eval.folder import Folder, Row, opened
 from infinipot.eval.grid import Grid
 from infinipot.eval.runner import Job, Outcome, Runner
-from infinipot.eval.tasks.jsonl import BadRow
-from infinipot.eval.tasks.task import Example, Task
+from infinipot.eval.tasks.task import BadRow, Example, Task
 from infinipot.models import catalog, fingerprint
 from infinipot.text.files import title
 from infinipot.text.tokenizer import Format

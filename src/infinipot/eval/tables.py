@@ -14,7 +14,7 @@ from infinipot.common.page import table
 from infinipot.common.sizes import short
 from infinipot.eval.results import Section, Series
 from infinipot.eval.stats import Estimate, bootstrapped, estimate, macro
-from infinipot.eval.tasks.registry import tasks
+from infinipot.eval.tasks.task import tasks
 
 ALL, AVERAGE = "all", "average"
 DEFAULT = ("task", "length")  # of a task that is no longer here

@@ -13,8 +13,7 @@ import pytest
 import infinipot.eval.tasks
 from infinipot.errors import InfiniPotError
 from infinipot.eval.grid import BY_TASK
-from infinipot.eval.tasks.registry import make, task_options, tasks
-from infinipot.eval.tasks.task import Example
+from infinipot.eval.tasks.task import Example, make, task_options, tasks
 
 
 def examples(name: str, seed: int = 0, **wanted: Any) -> list[Example]:

@@ -6,20 +6,16 @@ Apache-2.0). Files are called `4k_qa1.jsonl` (or .xz, .gz) and hold `input`, `qu
 
 from __future__ import annotations
 
-import json
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
-from importlib.resources import files
-from pathlib import Path
 from typing import Any
 
 from infinipot.common.suggest import hint
 from infinipot.errors import ConfigError, InputError
-from infinipot.eval.tasks import jsonl
-from infinipot.eval.tasks.jsonl import BadRow, Row, RowError, find_file, from_rows, read_rows
-from infinipot.eval.tasks.task import Count, Example, Several, TaskType
+from infinipot.eval.tasks.jsonl import DATA, FileTask, Row, RowError, data_folder, official
+from infinipot.eval.tasks.task import Example, Several, TaskType
 from infinipot.recipes.option import Option
 
 HOW = "get https://huggingface.co/datasets/RMT-team/babilong and save each part as LENGTH_TASK.jsonl"
@@ -38,27 +34,22 @@ class Prompt:
 
 
 @dataclass(frozen=True)
-class BABILong:
+class BABILong(FileTask):
     """One file: a length and a task, such as `4k_qa1`."""
 
-    name: str
-    folder: Path
+    how = HOW
 
     def __post_init__(self) -> None:
         length, _, task = self.name.rpartition("_")
         if not length or task not in prompts():
             problem = f"'{self.name}' is not a length and a BABILong task, such as 4k_qa1"
             raise ConfigError(problem, field="tasks", remedy=hint(task, prompts()))
-        self._file()
+        super().__post_init__()
 
     @property
     def prompt(self) -> Prompt:
         """What is official about its task."""
         return prompts()[self.name.rpartition("_")[2]]
-
-    def examples(self, count: Count) -> Iterator[Example | BadRow]:  # noqa: ARG002 - rows have their length
-        """Yield the rows in their order."""
-        return from_rows(read_rows(self._file()), self._example)
 
     def score(self, prediction: str, example: Example) -> float:
         """1 if the first sentence names the target and no other label but those of the question, else 0."""
@@ -67,7 +58,8 @@ class BABILong:
         named = {label for label in labels if label in said and label not in example.query.lower()}
         return float(named == {example.answers[0].lower()})
 
-    def _example(self, row: Row) -> Example:
+    def example(self, row: Row) -> Example:
+        """Make an example of a row; RowError if the row does not allow it."""
         target, question = row.text("target", blank=False), row.text("question", blank=False).strip()
         prompt, (length, _, task) = self.prompt, self.name.rpartition("_")
         if target.lower() not in (label.lower() for label in prompt.labels):
@@ -84,19 +76,15 @@ class BABILong:
             facts={"length": length, "task": task},
         )
 
-    def _file(self) -> Path:
-        return find_file(self.folder, [f"{self.name}.jsonl"], HOW)
-
 
 @cache
 def prompts() -> Mapping[str, Prompt]:
     """Return what is official about each task."""
-    text = (files("infinipot.eval.tasks") / "babilong_prompts.json").read_text("utf-8")
-    return {name: Prompt(**found) for name, found in json.loads(text).items()}
+    return {name: Prompt(**found) for name, found in official("babilong_prompts.json").items()}
 
 
 def _make(options: Mapping[str, Any]) -> Several:
-    folder = jsonl.data_folder(options["data"], HOW)
+    folder = data_folder(options["data"], HOW)
     matches = (_FILE.fullmatch(path.name) for path in folder.iterdir())
     there = sorted({(match["length"], match["task"]) for match in matches if match}, key=_by_length)
     lengths = options["lengths"] or tuple(dict.fromkeys(length for length, _ in there))
@@ -104,7 +92,7 @@ def _make(options: Mapping[str, Any]) -> Several:
     names = [f"{length}_{task}" for length in lengths for task in tasks]
     if not names:
         raise InputError(f"{folder} has no BABILong files: {HOW}")
-    return Several("babilong", tuple(BABILong(name, folder) for name in names))
+    return Several("babilong", [BABILong(name, folder) for name in names])
 
 
 def _by_length(one: tuple[str, str]) -> tuple[float, str]:
@@ -116,7 +104,7 @@ TASK = TaskType(
     "babilong",
     "bAbI's facts hidden in books.",
     (
-        jsonl.DATA,
+        DATA,
         Option("tasks", str, None, "qa1 to qa5.", many=True),
         Option("lengths", str, None, "The lengths in the names of the files, e.g. 0k,4k.", many=True),
     ),

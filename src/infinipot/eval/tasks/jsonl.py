@@ -10,13 +10,14 @@ import gzip
 import json
 import lzma
 import zlib
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from importlib.resources import files
 from pathlib import Path
-from typing import IO, TypeVar
+from typing import IO, Any, ClassVar, TypeVar
 
 from infinipot.errors import InputError
-from infinipot.eval.tasks.task import Example
+from infinipot.eval.tasks.task import BadRow, Count, Example
 from infinipot.recipes.option import Option
 
 T = TypeVar("T")
@@ -30,18 +31,6 @@ class RowError(ValueError):
 
 
 @dataclass(frozen=True)
-class BadRow:
-    """A row that is no example: where the row is and what is wrong with it."""
-
-    file: str
-    line: int  # the first is 1
-    reason: str
-
-    def __str__(self) -> str:
-        return f"{self.file}, line {self.line}: {self.reason}"
-
-
-@dataclass(frozen=True)
 class Row:
     """One JSON object and where it came from; its methods raise RowError for what is not as it should be."""
 
@@ -51,21 +40,21 @@ class Row:
 
     def text(self, name: str, blank: bool = True) -> str:
         """Return a field that must be a string; one with something in it where not `blank`."""
-        value = string(name, self._typed(name, str, "be a string"), "be a string")
+        value = string(name, self._get(name), "be a string")
         if not blank and not value.strip():
             raise RowError(f"{name!r} is empty")
         return value
 
     def integer(self, name: str) -> int:
         """Return a field that must be a whole number."""
-        value = self._typed(name, int, "be a whole number")
+        value = _typed(name, self._get(name), int, "be a whole number")
         if isinstance(value, bool) or value < 0:
             raise RowError(f"{name!r} should be a whole number")
         return value
 
     def items(self, name: str) -> list[object]:
         """Return a field that must be a list with something in it."""
-        values: list[object] = self._typed(name, list, "be a list")
+        values: list[object] = _typed(name, self._get(name), list, "be a list")
         if not values:
             raise RowError(f"{name!r} is empty")
         return values
@@ -74,15 +63,43 @@ class Row:
         """Return a field that must be a list of strings with something in it."""
         return tuple(string(name, value) for value in self.items(name))
 
-    def _typed(self, name: str, kind: type[T], wanted: str) -> T:
+    def _get(self, name: str) -> object:
         if name not in self.fields:
             raise RowError(f"{name!r} is missing")
-        return _checked(name, self.fields[name], kind, wanted)
+        return self.fields[name]
+
+
+@dataclass(frozen=True)
+class FileTask:
+    """The rows of a folder's `NAME.jsonl` (or .xz, .gz), each made an example by `example`."""
+
+    name: str
+    folder: Path | None = None
+    how: ClassVar[str]  # to get the files
+
+    def __post_init__(self) -> None:
+        self.file()  # a missing file is told now, not in the middle of a run
+
+    def file(self) -> Path:
+        """Return the task's file."""
+        return find_file(self.folder, [f"{self.name}.jsonl"], self.how)
+
+    def rows(self) -> Iterator[Row | BadRow]:
+        """Yield the task's rows as they are."""
+        return read_rows(self.file())
+
+    def examples(self, count: Count) -> Iterator[Example | BadRow]:  # noqa: ARG002 - rows have their length
+        """Yield the rows in their order."""
+        return from_rows(self.rows(), self.example)
+
+    def example(self, row: Row) -> Example:
+        """Make an example of a row; RowError if the row does not allow it."""
+        raise NotImplementedError
 
 
 def string(name: str, value: object, wanted: str = "hold strings") -> str:
     """Return a value that must be a string: a field, or one value of a list field."""
-    found = _checked(name, value, str, wanted)
+    found = _typed(name, value, str, wanted)
     try:
         found.encode()
     except UnicodeEncodeError:  # JSON can spell half a character; no tokenizer takes it
@@ -90,10 +107,16 @@ def string(name: str, value: object, wanted: str = "hold strings") -> str:
     return found
 
 
-def _checked(name: str, value: object, kind: type[T], wanted: str) -> T:
+def _typed(name: str, value: object, kind: type[T], wanted: str) -> T:
     if not isinstance(value, kind):
         raise RowError(f"{name!r} should {wanted}, not {type(value).__name__}")
     return value
+
+
+def official(file: str) -> dict[str, Any]:
+    """Return what is official about each part of a task, by name."""
+    found: dict[str, Any] = json.loads((files("infinipot.eval.tasks") / file).read_text("utf-8"))
+    return found
 
 
 def data_folder(given: Path | None, how: str) -> Path:
@@ -105,10 +128,9 @@ def data_folder(given: Path | None, how: str) -> Path:
     return given
 
 
-def find_file(folder: Path, names: Iterable[str], how: str) -> Path:
+def find_file(folder: Path | None, names: Sequence[str], how: str) -> Path:
     """Return the first file there is, plain or packed; `how` says how to get it otherwise."""
-    data_folder(folder, how)
-    names = tuple(names)
+    folder = data_folder(folder, how)
     for path in (folder / (name + packed) for name in names for packed in PACKED):
         if path.is_file():
             return path

@@ -6,17 +6,12 @@ Prompt and comparison are the official ones (nelson-liu/lost-in-the-middle, MIT)
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from pathlib import Path
-from typing import Any
 
-from infinipot.eval.tasks import jsonl
-from infinipot.eval.tasks.jsonl import BadRow, Row, RowError, find_file, from_rows, read_rows, string
-from infinipot.eval.tasks.task import Count, Example, Several, TaskType
+from infinipot.eval.tasks.jsonl import DATA, FileTask, Row, RowError, string
+from infinipot.eval.tasks.task import Example, Several, TaskType
 from infinipot.recipes.option import Option
 
-HOW = "get kv_retrieval_data of https://github.com/nelson-liu/lost-in-the-middle and name its folder and file"
 OPENING = "Extract the value corresponding to the specified key in the JSON object below.\n\nJSON data:\n"
 NEW_TOKENS = 100
 GOLD = Option("gold", int, None, "Place, from 0, the wanted pair is moved to.", least=0, shown="where it is")
@@ -25,26 +20,22 @@ Pair = tuple[str, str]
 
 
 @dataclass(frozen=True)
-class KVRetrieval:
-    """The rows of a folder's `NAME.jsonl` (or .xz, .gz)."""
+class KVRetrieval(FileTask):
+    """The rows of one file, such as `kv_75_keys`."""
 
-    folder: Path
-    name: str = "kv_75_keys"
+    how = "get kv_retrieval_data of https://github.com/nelson-liu/lost-in-the-middle and name its folder"
     gold: int | None = None  # the place, from 0, that the wanted pair is moved to; None leaves it
 
     def __post_init__(self) -> None:
         GOLD.check(self.gold)
-        self._file()
-
-    def examples(self, count: Count) -> Iterator[Example | BadRow]:  # noqa: ARG002 - rows have their length
-        """Yield the rows in their order."""
-        return from_rows(read_rows(self._file()), self._example)
+        super().__post_init__()
 
     def score(self, prediction: str, example: Example) -> float:
         """1 if the value is contained, whatever its case, else 0."""
         return float(example.answers[0].lower() in prediction.lower())
 
-    def _example(self, row: Row) -> Example:
+    def example(self, row: Row) -> Example:
+        """Make an example of a row; RowError if the row does not allow it."""
         pairs = [_pair(item) for item in row.items("ordered_kv_records")]
         wanted = (row.text("key", blank=False), row.text("value", blank=False))
         place = self._move(pairs, wanted)
@@ -74,9 +65,6 @@ class KVRetrieval:
         pairs.insert(self.gold, wanted)
         return self.gold
 
-    def _file(self) -> Path:
-        return find_file(self.folder, [f"{self.name}.jsonl"], HOW)
-
 
 def _pair(item: object) -> Pair:
     if not isinstance(item, list) or len(item) != 2:
@@ -84,16 +72,10 @@ def _pair(item: object) -> Pair:
     return string("ordered_kv_records", item[0]), string("ordered_kv_records", item[1])
 
 
-def _make(options: Mapping[str, Any]) -> Several:
-    folder = jsonl.data_folder(options["data"], HOW)
-    parts = (KVRetrieval(folder, name, options["gold"]) for name in options["tasks"])
-    return Several("kv-retrieval", tuple(parts))
-
-
 TASK = TaskType(
     "kv-retrieval",
     "One value out of a long JSON object.",
-    (jsonl.DATA, Option("tasks", str, ("kv_75_keys",), "Names of files.", many=True), GOLD),
-    _make,
+    (DATA, Option("tasks", str, ("kv_75_keys",), "Names of files.", many=True), GOLD),
+    lambda of: Several("kv-retrieval", [KVRetrieval(name, of["data"], of["gold"]) for name in of["tasks"]]),
     tables=("task",),
 )

@@ -12,15 +12,14 @@ import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cache, cached_property
-from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
 from infinipot.common.suggest import hint
 from infinipot.errors import ConfigError, InputError
-from infinipot.eval.tasks import jsonl, metrics
-from infinipot.eval.tasks.jsonl import BadRow, Row, RowError, find_file, from_rows, read_rows
-from infinipot.eval.tasks.task import Count, Example, Several, TaskType
+from infinipot.eval.tasks import metrics
+from infinipot.eval.tasks.jsonl import DATA, FileTask, Row, RowError, data_folder, find_file, official
+from infinipot.eval.tasks.task import BadRow, Count, Example, Several, TaskType
 from infinipot.recipes.option import Option
 
 HUB = "THUDM/LongBench"
@@ -47,22 +46,21 @@ class Description:
 
 
 @dataclass(frozen=True)
-class LongBench:
+class LongBench(FileTask):
     """One task by its official name; `_e` at its end means LongBench-E.
 
     Rows come from a folder's `NAME.jsonl` (or .xz, .gz), or from the model hub where no folder is given.
     A file may hold rows of a task and of its LongBench-E twin: the row's `dataset` says which it is.
     """
 
-    name: str
-    folder: Path | None = None
+    how = HOW
 
     def __post_init__(self) -> None:
         if self.name not in names():
             remedy = hint(self.name, names())
             raise ConfigError(f"there is no LongBench task '{self.name}'", field="tasks", remedy=remedy)
         if self.folder is not None:
-            _file(self.folder, self.name)
+            super().__post_init__()
         _ = self.description  # a folder's broken prompts are found now, not in the middle of a run
 
     @property
@@ -83,10 +81,14 @@ class LongBench:
         tokens = _setting(self.folder / "dataset2maxlen.json", self.base, found.max_tokens)
         return replace(found, prompt=prompt, max_tokens=tokens)
 
-    def examples(self, count: Count) -> Iterator[Example | BadRow]:  # noqa: ARG002 - rows have their length
+    def file(self) -> Path:
+        """Return the file of the name, or that of the name without `_e`."""
+        return find_file(self.folder, list(dict.fromkeys((f"{self.name}.jsonl", f"{self.base}.jsonl"))), HOW)
+
+    def examples(self, count: Count) -> Iterator[Example | BadRow]:
         """Yield the rows in their order; InputError if none is this task's."""
         found = None
-        for found in from_rows(self.rows(), self._example):
+        for found in super().examples(count):
             yield found
         if found is None:
             raise InputError(f"{self.folder or HUB} has no row of {self.name}: {HOW}")
@@ -96,13 +98,14 @@ class LongBench:
         if self.description.kind == FEW_SHOT:
             prediction = metrics.first_line(prediction)
         if self.description.metric == "classification":
-            scores = (metrics.classification(prediction, a, example.classes) for a in example.answers)
-            return max(scores)
+            return max(metrics.classification(prediction, a, example.classes) for a in example.answers)
         metric = metrics.METRICS[self.description.metric]
         return max(metric(prediction, answer) for answer in example.answers)
 
-    def _example(self, row: Row) -> Example:
+    def example(self, row: Row) -> Example:
+        """Make an example of a row; RowError if the row does not allow it."""
         known, dataset, length = self.description, row.text("dataset"), row.integer("length")
+        language = row.text("language")
         if dataset not in (self.base, f"{self.base}_e"):
             raise RowError(f"'dataset' should be '{self.base}' or '{self.base}_e', not '{dataset}'")
         question = row.text("input", blank=not known.asks)
@@ -117,12 +120,7 @@ class LongBench:
             bare=True,
             chat=False if known.kind in (FEW_SHOT, CODE) else None,
             one_line=self.base == "samsum",
-            facts={
-                "dataset": self.name,
-                "length": length,
-                "bucket": bucket(length),
-                "language": row.text("language"),
-            },
+            facts={"dataset": self.name, "length": length, "bucket": bucket(length), "language": language},
             classes=row.strings("all_classes") if known.metric == "classification" else (),
         )
 
@@ -131,10 +129,9 @@ class LongBench:
         if self.folder is None:
             yield from _hub_rows(self.name)
             return
-        path = _file(self.folder, self.name)
         twin = self.base if self.name.endswith("_e") else f"{self.base}_e"
-        shared = path.name.startswith(f"{self.base}.")
-        for row in read_rows(path):
+        shared = self.file().name.startswith(f"{self.base}.")
+        for row in super().rows():
             if not (shared and isinstance(row, Row) and row.fields.get("dataset") == twin):
                 yield row
 
@@ -142,8 +139,7 @@ class LongBench:
 @cache
 def descriptions() -> Mapping[str, Description]:
     """Return what is official about each of the 21 tasks."""
-    text = (files("infinipot.eval.tasks") / "longbench_prompts.json").read_text("utf-8")
-    return {name: Description(**found) for name, found in json.loads(text).items()}
+    return {name: Description(**found) for name, found in official("longbench_prompts.json").items()}
 
 
 @cache
@@ -154,7 +150,7 @@ def names() -> tuple[str, ...]:
 
 def present(folder: Path) -> tuple[str, ...]:
     """Return the names of the tasks a folder has rows of."""
-    there = {path.name.partition(".")[0] for path in jsonl.data_folder(folder, HOW).glob("*.jsonl*")}
+    there = {path.name.partition(".")[0] for path in data_folder(folder, HOW).glob("*.jsonl*")}
     some = [name for name in names() if name in there or name.removesuffix("_e") in there]
     return tuple(n for n in some if any(isinstance(row, Row) for row in LongBench(n, folder).rows()))
 
@@ -162,11 +158,6 @@ def present(folder: Path) -> tuple[str, ...]:
 def bucket(length: int) -> str:
     """Return the LongBench-E bucket of a row's length."""
     return BUCKETS[(length >= 4000) + (length >= 8000)]
-
-
-def _file(folder: Path, name: str) -> Path:
-    wanted = dict.fromkeys((f"{name}.jsonl", f"{name.removesuffix('_e')}.jsonl"))
-    return find_file(folder, wanted, HOW)
 
 
 def _setting(path: Path, name: str, default: Any) -> Any:
@@ -207,14 +198,14 @@ def _make(options: Mapping[str, Any]) -> Several:
             raise InputError(f"{folder} has no rows of LongBench: {HOW}")
     elif even:
         asked = [f"{name.removesuffix('_e')}_e" for name in asked]
-    return Several("longbench", tuple(LongBench(name, folder) for name in asked))
+    return Several("longbench", [LongBench(name, folder) for name in asked])
 
 
 TASK = TaskType(
     "longbench",
     "LongBench and LongBench-E: questions, summaries, few-shot, code.",
     (
-        jsonl.DATA,
+        DATA,
         Option("tasks", str, None, "Official names; `all` adds LongBench-E.", many=True),
         Option("e", bool, None, "LongBench-E.", shown="off"),
     ),

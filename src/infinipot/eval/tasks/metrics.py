@@ -16,19 +16,17 @@ import sys
 import threading
 import warnings
 from collections import Counter
-from collections.abc import Callable, Collection, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from functools import cache, partial
 from typing import Any
 
-from infinipot.errors import ConfigError
+from infinipot.common.extras import needed_for
 
-_PUNCTUATION = frozenset(string.punctuation)
-_PUNCTUATION_ZH = _PUNCTUATION | frozenset(
-    "！？｡。＂＃＄％＆＇（）＊＋，－／：；＜＝＞＠［＼］＾＿｀｛｜｝～｟｠｢｣､、〃》「」『』【】〔〕〖〗〘〙〚〛〜〝〞〟〰〾〿–—‘’‛“”„‟…‧﹏."
-)
+_PUNCTUATION = str.maketrans("", "", string.punctuation)
+_MARKS_ZH = "！？｡。＂＃＄％＆＇（）＊＋，－／：；＜＝＞＠［＼］＾＿｀｛｜｝～｟｠｢｣､、〃》「」『』【】〔〕〖〗〘〙〚〛〜〝〞〟〰〾〿–—‘’‛“”„‟…‧﹏."
+_PUNCTUATION_ZH = str.maketrans("", "", string.punctuation + _MARKS_ZH)
 _NOT_CODE = ("`", "#", "//")
-_recursion = threading.Lock()
+_recursion = threading.Lock()  # `rouge` recurses once a word, more often than Python's limit allows
 
 
 def f1(prediction: str, reference: str) -> float:
@@ -44,12 +42,15 @@ def f1_zh(prediction: str, reference: str) -> float:
 def rouge(prediction: str, reference: str) -> float:
     """ROUGE-L f, of the whole summary; 0 where one side has no words."""
     scorer = _optional("rouge").Rouge(metrics=["rouge-l"])
-    with _room_for(len(prediction.split()) + len(reference.split())):
+    with _recursion:
+        before = sys.getrecursionlimit()
+        sys.setrecursionlimit(before + len(prediction.split()) + len(reference.split()))  # one a word
         try:
-            found = scorer.get_scores([prediction], [reference], avg=True)
+            return float(scorer.get_scores([prediction], [reference], avg=True)["rouge-l"]["f"])
         except ValueError:  # nothing but space and full stops
             return 0.0
-    return float(found["rouge-l"]["f"])
+        finally:
+            sys.setrecursionlimit(before)
 
 
 def rouge_zh(prediction: str, reference: str) -> float:
@@ -106,8 +107,7 @@ METRICS: dict[str, Callable[[str, str], float]] = {
 
 def normalise(text: str) -> str:
     """Lower case, without punctuation, articles and extra space."""
-    bare = _without(_PUNCTUATION, text.lower())
-    return " ".join(re.sub(r"\b(a|an|the)\b", " ", bare).split())
+    return " ".join(re.sub(r"\b(a|an|the)\b", " ", text.lower().translate(_PUNCTUATION)).split())
 
 
 def first_line(prediction: str) -> str:
@@ -129,12 +129,8 @@ def _overlap(prediction: list[str], reference: list[str]) -> float:
     return 2 * precision * recall / (precision + recall)
 
 
-def _without(marks: Collection[str], text: str) -> str:
-    return "".join(character for character in text if character not in marks)
-
-
 def _words_zh(text: str) -> list[str]:
-    words = ("".join(_without(_PUNCTUATION_ZH, word.lower()).split()) for word in _cut(text))
+    words = ("".join(word.lower().translate(_PUNCTUATION_ZH).split()) for word in _cut(text))
     return [word for word in words if word]
 
 
@@ -154,20 +150,5 @@ def jieba() -> Any:
 
 
 def _optional(name: str) -> Any:
-    try:
+    with needed_for("this metric", "eval"):
         return importlib.import_module(name)
-    except ImportError as error:
-        package = name.partition(".")[0]
-        raise ConfigError(f"this metric needs {package}: pip install 'infinipot[eval]'") from error
-
-
-@contextmanager
-def _room_for(words: int) -> Iterator[None]:
-    """Let `rouge`, which recurses once a word, reach its end."""
-    with _recursion:
-        before = sys.getrecursionlimit()
-        sys.setrecursionlimit(before + words)
-        try:
-            yield
-        finally:
-            sys.setrecursionlimit(before)

@@ -6,21 +6,26 @@ test's noise or any folder of texts. The needle stands on a line of its own, bet
 
 from __future__ import annotations
 
+import random
+import re
 from collections.abc import Iterator, Mapping
-from dataclasses import astuple, dataclass
-from functools import cached_property
+from dataclasses import asdict, astuple, dataclass
+from functools import cache, cached_property, partial
 from pathlib import Path
 from typing import Any
 
 from infinipot.common.suggest import hint
-from infinipot.errors import ConfigError
-from infinipot.eval.tasks import trials
-from infinipot.eval.tasks.hay import Bale, Hay, boundary
-from infinipot.eval.tasks.passkey import OPENING, QUESTION, STATEMENT, draw, first_number
+from infinipot.errors import ConfigError, InputError
+from infinipot.eval.tasks import passkey
+from infinipot.eval.tasks.jsonl import DAMAGED, PACKED, open_file
 from infinipot.eval.tasks.task import Count, Example, TaskType
 from infinipot.recipes.option import Option
 
 _KEY = "{key}"
+_END = re.compile(r"[.!?][\"'”’)\]]*(?=\s)|[。！？]|\n(?=\s*\n)")  # the last characters of a sentence
+_NEAR = 2000  # characters
+_ROUNDS = 4
+NEW_TOKENS = 32
 
 
 @dataclass(frozen=True)
@@ -45,7 +50,7 @@ class Needle:
         return Needle(*(text.replace(_KEY, key) for text in astuple(self)))
 
 
-PASSKEY = Needle(STATEMENT, QUESTION, _KEY, OPENING)
+PASSKEY = Needle(passkey.STATEMENT, passkey.QUESTION, _KEY, passkey.OPENING)
 SANDWICH = Needle(
     "The best thing to do in San Francisco is eat a sandwich and sit in Dolores Park on a sunny day.",
     "What is the best thing to do in San Francisco?",
@@ -55,12 +60,58 @@ NEEDLES = {"passkey": PASSKEY, "sandwich": SANDWICH}
 
 
 @dataclass(frozen=True)
-class NeedleTask(trials.Trials):
+class Hay:
+    """The .txt files of a folder, plain or packed, by name; one file; or noise where there is no path."""
+
+    path: Path | None = None
+    seed: int = 0
+
+    @cached_property
+    def files(self) -> list[Path]:
+        """The files in order of their names; InputError if there is nothing to read."""
+        if self.path is None or self.path.is_file():
+            return [self.path] if self.path else []
+        found = sorted(file for packed in PACKED for file in self.path.glob(f"*.txt{packed}"))
+        if not found:
+            there = self.path.is_dir()
+            wrong = f"{self.path} holds no .txt file" if there else f"there is no folder {self.path}"
+            raise InputError(wrong, field="hay", remedy="name a folder with some, or none for noise")
+        return found
+
+    @cached_property
+    def texts(self) -> tuple[str, ...]:
+        """The texts in order of their names."""
+        return tuple(map(_read, self.files)) or (passkey.NOISE,)
+
+    @property
+    def name(self) -> str:
+        """The name in results."""
+        return self.path.name if self.path else "noise"
+
+    def bale(self, count: Count, tokens: int, trial: int) -> tuple[str, float]:
+        """Return about that many tokens, to a sentence's end, and how often the whole hay is in them.
+
+        Texts are taken in order, and again from the first after the last; each trial begins at another one.
+        """
+        source = self._from(trial)
+        size = _fitting(source, count, tokens)
+        text = passkey.repeated(source, size + 1)  # one more, to see whether a sentence ends there
+        return text[: boundary(text, size)], size / len(source)
+
+    def _from(self, trial: int) -> str:
+        order = list(range(len(self.texts)))
+        random.Random(self.seed).shuffle(order)
+        start = order[trial % len(order)]
+        joint = "\n\n" if self.path else " "
+        return joint.join((*self.texts[start:], *self.texts[:start])) + joint
+
+
+@dataclass(frozen=True)
+class NeedleTask(passkey.Trials):
     """Needles at every depth of hay of every length."""
 
     hay: Path | None = None  # a folder of .txt files, or one; noise where None
     needle: Needle = PASSKEY
-    new_tokens: int = 32
     name: str = "needle"
 
     def __post_init__(self) -> None:
@@ -79,30 +130,60 @@ class NeedleTask(trials.Trials):
         """Yield the examples length by length, depth by depth."""
         longest = self.needle.with_key("50000")
         fixed = count(_joined(longest.opening, longest.statement)) + count(longest.question)
-        bales: dict[tuple[int, int], Bale] = {}  # counting tokens is slow, and depths share their hay
+        bale = cache(partial(self._hay.bale, count))  # counting tokens is slow, and depths share their hay
         for trial in self.each():
-            place = trial.length, trial.number
-            if place not in bales:
-                bales[place] = self._hay.bale(count, trial.length - fixed, trial.number)
-            yield self._example(bales[place], trial)
+            yield self._example(*bale(trial.length - fixed, trial.trial), trial)
 
     def score(self, prediction: str, example: Example) -> float:
         """1 if the first number is the key, or if the answer is contained, whatever its case; else 0."""
         if self.needle.answer == _KEY:
-            return first_number(prediction, example.answers[0])
+            return passkey.first_number(prediction, example.answers[0])
         return float(example.answers[0].casefold() in prediction.casefold())
 
-    def _example(self, bale: Bale, trial: trials.Trial) -> Example:
-        needle = self.needle.with_key(draw(trial.seed))
-        at = boundary(bale.text, int(trial.depth * len(bale.text)))
-        text = _joined(needle.opening, bale.text[:at].strip(), needle.statement, bale.text[at:].strip())
-        facts = {
-            **trial.facts,
-            "hay": self._hay.name,
-            "hay_passes": round(bale.passes, 3),  # above 1, some of the hay is there twice
-            "placed": round(at / max(1, len(bale.text)), 4),
-        }
-        return Example(trial.id, text, needle.question, (needle.answer,), self.new_tokens, facts=facts)
+    def _example(self, hay: str, passes: float, trial: passkey.Trial) -> Example:
+        needle = self.needle.with_key(passkey.draw(trial.seed))
+        at = boundary(hay, int(trial.depth * len(hay)))
+        text = _joined(needle.opening, hay[:at].strip(), needle.statement, hay[at:].strip())
+        placed = {"hay_passes": round(passes, 3), "placed": round(at / max(1, len(hay)), 4)}
+        facts = {**asdict(trial), "hay": self._hay.name, **placed}
+        return Example(trial.id, text, needle.question, (needle.answer,), NEW_TOKENS, facts=facts)
+
+
+def boundary(text: str, at: int) -> int:
+    """Return the last end of a sentence at or before a position; of a word where there is none; else 0."""
+    if at >= len(text):
+        return len(text)
+    for start in (max(0, at - _NEAR), 0):  # nearly always the first: a text may have millions of characters
+        ends = [end.end() for end in _END.finditer(text, start, at + 1) if end.end() <= at]
+        if ends:
+            return ends[-1]
+    return max(text.rfind(" ", 0, at + 1), 0)
+
+
+def _fitting(source: str, count: Count, tokens: int) -> int:
+    """Find how many characters make the tokens: that varies along a text, so measure and correct."""
+    if tokens <= 0:
+        return 0
+    size = 4 * tokens
+    for _ in range(_ROUNDS):
+        found = max(1, count(passkey.repeated(source, size)))
+        if 0.99 * tokens <= found <= tokens:
+            break
+        size = max(1, size * tokens // found)
+    return size
+
+
+def _read(path: Path) -> str:
+    try:
+        with open_file(path) as file:
+            text = file.read().decode("utf-8").strip()
+    except UnicodeDecodeError as error:
+        raise InputError(f"{path} is not UTF-8 text: convert it, or take it out of the hay") from error
+    except DAMAGED as error:
+        raise InputError(f"cannot read {path}: {error}") from error
+    if not text:
+        raise InputError(f"{path} has no text in it: take it out of the hay")
+    return text
 
 
 def _joined(*parts: str) -> str:
@@ -126,7 +207,7 @@ TASK = TaskType(
     "needle",
     "A sentence hidden in texts of your own, or in noise.",
     (
-        *trials.OPTIONS,
+        *passkey.TASK.options,
         Option("hay", str, "noise", "What a needle lies in: noise or a folder.", metavar="noise|DIR"),
         Option("needle", str, "passkey", "What is hidden.", metavar="passkey|sandwich|TEXT"),
         Option("question", str, None, "What is asked about a needle of your own."),

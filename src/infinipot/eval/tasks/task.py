@@ -1,20 +1,25 @@
 """What an evaluation is made of: examples to read and ask about, and how an answer is scored.
 
-Tasks know neither tensors nor models; lengths are counted by the function that a task is given.
+Tasks know neither tensors nor models; lengths are counted by the function that a task is given. A new task
+is one new file of this folder with a `TaskType` called `TASK`: the command line, the runner and the report
+find the task by that declaration.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, Protocol
+from functools import cache
+from importlib import import_module
+from pkgutil import iter_modules
+from typing import Any, Protocol
 
+from infinipot.common.suggest import find
 from infinipot.errors import ConfigError
+from infinipot.eval import tasks as package
 from infinipot.recipes.option import Option
 
-if TYPE_CHECKING:
-    from infinipot.eval.tasks.jsonl import BadRow
-
+GROUP = "Task"
 Count = Callable[[str], int]  # tokens of a text
 
 
@@ -38,6 +43,18 @@ class Example:
     one_line: bool = False  # the answer ends at a newline, after at least one token
     classes: tuple[str, ...] = ()  # the answer is one of these, where there are any
     facts: Mapping[str, str | int | float] = field(default_factory=dict)  # length, depth, ...: go into rows
+
+
+@dataclass(frozen=True)
+class BadRow:
+    """A row that is no example: where the row is and what is wrong with it."""
+
+    file: str
+    line: int  # the first is 1
+    reason: str
+
+    def __str__(self) -> str:
+        return f"{self.file}, line {self.line}: {self.reason}"
 
 
 class Part(Protocol):
@@ -83,7 +100,7 @@ class Several:
     """Several tasks as one, as LongBench is 21; `task` in an example's facts names the part."""
 
     name: str
-    parts: tuple[Part, ...]
+    parts: Sequence[Part]
 
     def __post_init__(self) -> None:
         names = self.describe()["tasks"]
@@ -107,3 +124,66 @@ class Several:
         """Score as the example's own task does."""
         (part,) = (part for part in self.parts if part.name == example.facts["task"])
         return part.score(prediction, example)
+
+
+@cache
+def tasks() -> Mapping[str, TaskType]:
+    """Return every declared task by its name."""
+    modules = (import_module(f"{package.__name__}.{one.name}") for one in iter_modules(package.__path__))
+    found = (getattr(module, "TASK", None) for module in modules)
+    return {one.name: one for one in found if isinstance(one, TaskType)}
+
+
+def make(name: str, given: Mapping[str, Any], seed: int = 0) -> Task:
+    """Return a task with options as texts or values; None is not given, one of other tasks is refused."""
+    task = find("task", name, tasks(), field="task")
+    values = {option.name: _value(option, given.get(option.name)) for option in task.options}
+    for option, value in given.items():
+        if value is not None and option not in values:
+            others = (one.name for one in tasks().values() for its in one.options if its.name == option)
+            whose = " and ".join(others) or "no task"
+            raise ConfigError(f"`{option}` is for {whose}", field=option, remedy=f"leave it out for {name}")
+    return task.make({**values, "seed": seed})
+
+
+def _value(option: Option, given: Any) -> Any:
+    """Return the value of an option; a list is a text with commas, each part read by the option."""
+    if given is None:
+        return () if option.many and option.default is None else option.default
+    if isinstance(given, str):
+        return option.parse_list(given) if option.many else option.parse(given)
+    for value in given if option.many else [given]:
+        option.check(value)
+    return tuple(given) if option.many else given
+
+
+@cache
+def task_options() -> tuple[Option, ...]:
+    """Return every option of every task once, as a person types it: a list is one text with commas."""
+    found: dict[str, list[tuple[str, Option]]] = {}
+    for task in tasks().values():
+        for option in task.options:
+            found.setdefault(option.name, []).append((task.name, option))
+    return tuple(map(_merged, found.values()))
+
+
+def _merged(found: list[tuple[str, Option]]) -> Option:
+    """Return the one option of several tasks that share its name; its help says which task means what."""
+    helps: dict[str, list[str]] = {}
+    for task, option in found:
+        helps.setdefault(option.help.removesuffix("."), []).append(task)
+    told = "; ".join(f"{text} ({', '.join(names)})" for text, names in helps.items())
+    first, *others = (option.listed(GROUP) if option.many else option for _, option in found)
+    if any((one.kind, one.choices) != (first.kind, first.choices) for one in others):
+        raise TypeError(f"tasks disagree on what kind of thing `{first.name}` is")
+    defaults = {option.shown or _shown(option.default) for _, option in found}
+    shown = defaults.pop() if len(defaults) == 1 else "the task's"
+    # Bounds are checked by the task's own declaration, and a list's part by part.
+    plain = replace(first, default=None, group=GROUP, many=False, least=None, most=None)
+    return replace(plain, help=f"{told}.", shown=shown)
+
+
+def _shown(default: Any) -> str:
+    if default is None:
+        return "none"
+    return ",".join(map(str, default)) if isinstance(default, tuple) else str(default)

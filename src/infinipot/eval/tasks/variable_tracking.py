@@ -13,9 +13,8 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
 
-from infinipot.eval.tasks.passkey import NOISE
+from infinipot.eval.tasks.passkey import LENGTHS, NOISE, TRIALS
 from infinipot.eval.tasks.task import Count, Example, TaskType
-from infinipot.eval.tasks.trials import LENGTHS, TRIALS
 from infinipot.recipes.option import Option
 
 OPENING = "Memorize and track the chain(s) of variable assignment hidden in the following text.\n\n"

@@ -12,9 +12,8 @@ from hypothesis import strategies as st
 
 from infinipot.errors import ConfigError, InputError
 from infinipot.eval.tasks.babilong import BABILong, prompts
-from infinipot.eval.tasks.jsonl import BadRow
 from infinipot.eval.tasks.kv_retrieval import KVRetrieval
-from infinipot.eval.tasks.task import Example
+from infinipot.eval.tasks.task import BadRow, Example
 
 PAIRS = [["test key1", "test value1"], ["test key2", "Test value2"], ["test key3", "test value3"]]
 
@@ -93,7 +92,7 @@ def test_missing_files_say_how_to_get_them(tmp_path: Path) -> None:
     with pytest.raises(InputError, match=r"has no 8k_qa1\.jsonl .*RMT-team/babilong"):
         BABILong("8k_qa1", tmp_path)
     with pytest.raises(InputError, match=r"has no kv_75_keys\.jsonl .*lost-in-the-middle"):
-        KVRetrieval(tmp_path)
+        KVRetrieval("kv_75_keys", tmp_path)
 
 
 def test_bad_rows_of_babilong(tmp_path: Path) -> None:
@@ -118,7 +117,7 @@ def test_bad_rows_of_babilong(tmp_path: Path) -> None:
 def kv(folder: Path, gold: int | None = None, **fields: object) -> tuple[KVRetrieval, Example | BadRow]:
     row = {"ordered_kv_records": PAIRS, "key": "test key2", "value": "Test value2", **fields}
     write(folder / "kv_75_keys.jsonl.xz", row)
-    task = KVRetrieval(folder, gold=gold)
+    task = KVRetrieval("kv_75_keys", folder, gold=gold)
     (found,) = task.examples(len)
     return task, found
 
@@ -153,7 +152,7 @@ def test_the_pair_can_be_moved(tmp_path: Path) -> None:
         places = sorted("123", key=lambda key: example.text.index(f"key{key}"))
         assert ("".join(places), example.facts["gold"]) == (order, gold)
     with pytest.raises(ConfigError, match="use at least 0"):
-        KVRetrieval(tmp_path, gold=-1)
+        KVRetrieval("kv_75_keys", tmp_path, gold=-1)
 
 
 @pytest.mark.parametrize(

@@ -12,9 +12,8 @@ from typing import Any
 import pytest
 
 from infinipot.errors import ConfigError, InputError
-from infinipot.eval.tasks.jsonl import BadRow
 from infinipot.eval.tasks.longbench import BUCKETS, LongBench, bucket, descriptions, names, present
-from infinipot.eval.tasks.task import Example, Several
+from infinipot.eval.tasks.task import BadRow, Example, Several
 
 NO_CHAT = {"trec", "triviaqa", "samsum", "lsht", "lcc", "repobench-p"}
 FIRST_LINE = {"trec", "triviaqa", "samsum", "lsht"}

@@ -6,7 +6,7 @@ import re
 
 import pytest
 
-from infinipot.eval.tasks.registry import make
+from infinipot.eval.tasks.task import make
 from infinipot.eval.tasks.variable_tracking import NOISE, OPENING, VariableTracking
 
 
