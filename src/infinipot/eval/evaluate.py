@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from statistics import fmean
 from typing import Any, Protocol, cast
@@ -16,7 +17,7 @@ from typing import Any, Protocol, cast
 from infinipot.engine import Engine
 from infinipot.errors import InputError
 from infinipot.eval import manifest as manifests
-from infinipot.eval.folder import Folder, Row, opened
+from infinipot.eval.folder import Folder, Row, key, opened
 from infinipot.eval.grid import Grid
 from infinipot.eval.runner import Job, Outcome, Runner
 from infinipot.eval.tasks.task import BadRow, Example, Task
@@ -77,34 +78,26 @@ class Here:
 
     def __init__(self, open_engine: Callable[[], Engine], batch: int | None = None) -> None:
         self._open, self._batch = open_engine, batch
-        self._runner: Runner | None = None
 
-    @property
+    @cached_property
     def runner(self) -> Runner:
-        """Return the runner of the model."""
-        if self._runner is None:
-            engine = self._open()
-            gpu = engine.model.device.type == "cuda"
-            self._runner = Runner(engine, self._batch or (GPU_BATCH if gpu else 1))
-        return self._runner
+        """The runner of the model."""
+        engine = self._open()
+        gpu = engine.model.device.type == "cuda"
+        return Runner(engine, self._batch or (GPU_BATCH if gpu else 1))
 
     def prepare(self, wanted: Evaluation) -> Prepared:
         """As in `Workers`."""
-        return prepared(self.runner, wanted)
+        engine = self.runner.engine
+        found = wanted.task.examples(lambda text: len(engine.tokenizer.encode(text)))
+        examples, bad = _sorted_out(found, wanted.limit)
+        model = model_facts(engine, wanted.format)
+        self.runner.check(wanted.grid.cells(cast(Format, model["format"])), examples)
+        return Prepared(model, manifests.hardware(str(engine.model.device)), examples, bad)
 
     def run(self, jobs: list[Job]) -> Iterator[tuple[Job, Outcome]]:
         """As in `Workers`; in order."""
         return self.runner.run(jobs)
-
-
-def prepared(runner: Runner, wanted: Evaluation) -> Prepared:
-    """Prepare an evaluation with this model."""
-    engine = runner.engine
-    found = wanted.task.examples(lambda text: len(engine.tokenizer.encode(text)))
-    examples, bad = _sorted_out(found, wanted.limit)
-    model = model_facts(engine, wanted.format)
-    runner.check(wanted.grid.cells(cast(Format, model["format"])), examples)
-    return Prepared(model, manifests.hardware(str(engine.model.device)), examples, bad)
 
 
 def model_facts(engine: Engine, format: Format | None = None) -> dict[str, str]:
@@ -124,23 +117,22 @@ def evaluate(wanted: Evaluation, workers: Workers) -> Iterator[Step]:
     """Run everything that is not done yet; yields before the first row and after every row."""
     known = workers.prepare(wanted)
     cells = wanted.grid.cells(cast(Format, known.model["format"]))
-    manifest = manifests.made(
-        wanted.task.name,
-        {**wanted.task.describe(), "limit": wanted.limit},
-        wanted.seed,
-        known.model,
-        manifests.of_examples(known.examples),
-        {cell.name: cell.describe() for cell in cells},
-        known.hardware,
-    )
-    with opened(wanted.out, manifest) as folder:
-        _note_bad(folder, known.bad)
+    told = {cell.name: cell.describe() for cell in cells}
+    options = {**wanted.task.describe(), "limit": wanted.limit}
+    identity = (wanted.task.name, options, wanted.seed, known.model, manifests.of_examples(known.examples))
+    with opened(wanted.out, manifests.made(*identity, told, known.hardware)) as folder:
         jobs = [Job(cell, example) for cell in cells for example in known.examples]
-        yield from _run(wanted.task, jobs, workers, folder)
+        yield from _run(wanted.task, jobs, known.bad, workers, folder)
 
 
-def _run(task: Task, jobs: list[Job], workers: Workers, folder: Folder) -> Iterator[Step]:
+def _run(
+    task: Task, jobs: list[Job], bad: Iterable[BadRow], workers: Workers, folder: Folder
+) -> Iterator[Step]:
     there = folder.done()
+    for one in bad:
+        found = {"kind": "bad", "file": Path(one.file).name, "line": one.line, "reason": one.reason}
+        if key(found) not in there:
+            folder.append(found)
     left = [job for job in jobs if job.key not in there]
     work = sum(len(job.example.text) for job in jobs) or 1
     read = work - sum(len(job.example.text) for job in left)
@@ -162,33 +154,15 @@ def _run(task: Task, jobs: list[Job], workers: Workers, folder: Folder) -> Itera
 
 def row_of(task: Task, job: Job, outcome: Outcome) -> Row:
     """Return what is kept of a job, scored."""
-    row: Row = {
-        "kind": "example",
-        "cell": job.cell.name,
-        "example": job.example.id,
-        "facts": dict(job.example.facts),
-        "score": None,
-    }
+    cell, example = job.key
+    row: Row = {"kind": "example", "cell": cell, "example": example, "facts": dict(job.example.facts)}
     if outcome.error:
-        return {**row, "error": outcome.error}
-    return {
-        **row,
-        "score": round(task.score(outcome.prediction, job.example), DIGITS),
-        "prediction": outcome.prediction,
-        "answers": list(job.example.answers),
-        "tokens_read": outcome.tokens_read,
-        "cycles": outcome.cycles,
-        "entries": outcome.entries,
-        "seconds": {"read": outcome.read_seconds, "answer": outcome.answer_seconds},
-    }
-
-
-def _note_bad(folder: Folder, bad: Iterable[BadRow]) -> None:
-    there = folder.done()
-    for found in bad:
-        file = Path(found.file).name
-        if (f"bad {file}", str(found.line)) not in there:
-            folder.append({"kind": "bad", "file": file, "line": found.line, "reason": found.reason})
+        return {**row, "score": None, "error": outcome.error}
+    score = round(task.score(outcome.prediction, job.example), DIGITS)
+    told = {"score": score, "prediction": outcome.prediction, "answers": list(job.example.answers)}
+    counted = {"tokens_read": outcome.tokens_read, "cycles": outcome.cycles, "entries": outcome.entries}
+    seconds = {"read": outcome.read_seconds, "answer": outcome.answer_seconds}
+    return {**row, **told, **counted, "seconds": seconds}
 
 
 def _sorted_out(

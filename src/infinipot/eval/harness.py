@@ -10,10 +10,11 @@ log-likelihood begins with BOS once, where `hf` adds its prefix token to a text 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from functools import cached_property
+from functools import cached_property, reduce
 from importlib import import_module
 from typing import Any
 
+from infinipot.common.extras import needed_for
 from infinipot.engine import Engine, open_engine
 from infinipot.errors import ConfigError
 from infinipot.eval.harness_arguments import MOST, PROMPT_TOKENS, generation, recipe_of, whole
@@ -23,19 +24,12 @@ from infinipot.reading.answer import AnswerText
 from infinipot.reading.decode import decode
 from infinipot.reading.sampling import Generation
 
-
-def _needed(name: str) -> Any:
-    """Import lm-eval or what it brings, neither of which has types, or say how to get it."""
-    try:
-        return import_module(name)
-    except ModuleNotFoundError as error:
-        package = (error.name or name).partition(".")[0].replace("lm_eval", "lm-eval")
-        raise ConfigError(f"this needs {package}: pip install 'infinipot[harness]'") from error
-
-
-_base, _registry, _utils = (_needed(f"lm_eval.{name}") for name in ("api.model", "api.registry", "utils"))
-_needed("lm_eval.models")  # fills the registry, which lm-eval itself does only while it is empty
+MODULES = ("lm_eval.api.model", "lm_eval.api.registry", "lm_eval.utils", "tqdm")  # none of which has types
+with needed_for("the lm-eval harness", "harness"):
+    _base, _registry, _utils, _tqdm = map(import_module, MODULES)
+    import_module("lm_eval.models")  # fills the registry, which lm-eval itself does only while it is empty
 TemplateLM: Any = _base.TemplateLM
+Given = Mapping[str, Any]
 
 
 class InfiniPotLM(TemplateLM):  # type: ignore[misc]  # lm-eval's class has no types
@@ -55,10 +49,8 @@ class InfiniPotLM(TemplateLM):  # type: ignore[misc]  # lm-eval's class has no t
         super().__init__()
         self.recipe = recipe_of(str(recipe), options)
         self.prompt_tokens = whole("prompt_tokens", prompt_tokens)
-        self.batch_size, self.max_gen_toks = (
-            whole("batch_size", batch_size),
-            whole("max_gen_toks", max_gen_toks),
-        )
+        self.batch_size = whole("batch_size", batch_size)
+        self.max_gen_toks = whole("max_gen_toks", max_gen_toks)
         self.engine = model if isinstance(model, Engine) else open_engine(str(model), device or "auto", dtype)
         self._device = self.engine.model.device
         self._tokenizer = self.engine.tokenizer
@@ -71,9 +63,7 @@ class InfiniPotLM(TemplateLM):  # type: ignore[misc]  # lm-eval's class has no t
             raise ConfigError(f"prompt_tokens is {self.prompt_tokens}", field="prompt_tokens", remedy=remedy)
 
     @classmethod
-    def create_from_arg_obj(
-        cls, arg_dict: Mapping[str, Any], additional_config: Mapping[str, Any] | None = None
-    ) -> InfiniPotLM:
+    def create_from_arg_obj(cls, arg_dict: Given, additional_config: Given | None = None) -> InfiniPotLM:
         """Make one of `--model_args`; they win over options of the same name."""
         more = {name: value for name, value in (additional_config or {}).items() if value is not None}
         given = {**more, **arg_dict}
@@ -81,25 +71,18 @@ class InfiniPotLM(TemplateLM):  # type: ignore[misc]  # lm-eval's class has no t
         return cls(**given)
 
     @classmethod
-    def create_from_arg_string(
-        cls, arg_string: str, additional_config: Mapping[str, Any] | None = None
-    ) -> InfiniPotLM:
+    def create_from_arg_string(cls, arg_string: str, additional_config: Given | None = None) -> InfiniPotLM:
         """Make one of `--model_args` as one text."""
         return cls.create_from_arg_obj(_utils.simple_parse_args_string(arg_string), additional_config)
 
     def get_model_info(self) -> dict[str, Any]:
         """What lm-eval writes down beside the results."""
-        return {
-            "infinipot": self.recipe.describe(),
-            "prompt_tokens": self.prompt_tokens,
-            "model_dtype": self.engine.dtype,
-        }
+        told = {"prompt_tokens": self.prompt_tokens, "model_dtype": self.engine.dtype}
+        return {"infinipot": self.recipe.describe(), **told}
 
     @cached_property
     def _likelihood(self) -> Likelihood:
         return Likelihood(self.recipe, self.engine.model, self._tokenizer)
-
-    # Tokens and templates -------------------------------------------------------
 
     @property
     def eot_token_id(self) -> int:
@@ -144,21 +127,15 @@ class InfiniPotLM(TemplateLM):  # type: ignore[misc]  # lm-eval's class has no t
         """Lay out a talk as the model's own template does."""
         if not getattr(self.tokenizer, "chat_template", None):
             raise ConfigError("this model has no chat template: leave out --apply_chat_template")
-        text = self.tokenizer.apply_chat_template(
-            chat_history,
-            tokenize=False,
-            add_generation_prompt=add_generation_prompt,
-            continue_final_message=not add_generation_prompt,
-        )
-        return str(text)
-
-    # What lm-eval asks ------------------------------------------------------------
+        ends = {"add_generation_prompt": add_generation_prompt}
+        ends["continue_final_message"] = not add_generation_prompt
+        return str(self.tokenizer.apply_chat_template(chat_history, tokenize=False, **ends))
 
     def _loglikelihood_tokens(
         self, requests: Sequence[tuple[Any, list[int], list[int]]], disable_tqdm: bool = False, **_: Any
     ) -> list[tuple[float, bool]]:
         found = []
-        for texts, context, end in _progress(requests, disable_tqdm):
+        for texts, context, end in _tqdm.tqdm(requests, disable=disable_tqdm):
             found.append(self._likelihood.end(context, end, self.prompt_tokens))
             self.cache_hook.add_partial("loglikelihood", texts, found[-1])
         return found
@@ -166,7 +143,7 @@ class InfiniPotLM(TemplateLM):  # type: ignore[misc]  # lm-eval's class has no t
     def loglikelihood_rolling(self, requests: Sequence[Any], disable_tqdm: bool = False) -> list[float]:
         """Log p of whole texts as they are read through the pot."""
         found = []
-        for request in _progress(requests, disable_tqdm):
+        for request in _tqdm.tqdm(requests, disable=disable_tqdm):
             ids = self.tok_encode(request.args[0])
             ids = ids if self._opening else [self.prefix_token_id, *ids]
             found.append(self._likelihood.whole(ids))
@@ -178,7 +155,7 @@ class InfiniPotLM(TemplateLM):  # type: ignore[misc]  # lm-eval's class has no t
         wanted = [generation(request.args[1], self.max_gen_toks) for request in requests]
         batches = _batches(wanted, self.batch_size)
         found = [""] * len(requests)
-        for batch in _progress(batches, disable_tqdm):
+        for batch in _tqdm.tqdm(batches, disable=disable_tqdm):
             contexts = [requests[index].args[0] for index in batch]
             stops = [self._stops(requests[index].args[1].get("until")) for index in batch]
             for index, text in zip(batch, self.answers(contexts, stops, wanted[batch[0]]), strict=True):
@@ -190,9 +167,7 @@ class InfiniPotLM(TemplateLM):  # type: ignore[misc]  # lm-eval's class has no t
         given = [until] if isinstance(until, str) else list(until or [])
         return [stop for stop in (*given, self._tokenizer.decode([self.eot_token_id])) if stop]
 
-    def answers(
-        self, contexts: Sequence[str], stops: Sequence[Sequence[str]], wanted: Generation
-    ) -> list[str]:
+    def answers(self, contexts: list[str], stops: list[list[str]], wanted: Generation) -> list[str]:
         """Read contexts one by one, then answer all of them together."""
         sequences, texts, said = [], [], [list[int]() for _ in contexts]
         while len(self.readers) < len(contexts):
@@ -211,16 +186,11 @@ class InfiniPotLM(TemplateLM):  # type: ignore[misc]  # lm-eval's class has no t
             if texts[index].stopped:
                 sequences[index].left = 0  # this answer is complete; the others go on
         # Cut again: lm-eval wants no control tokens, which may stand between the parts of a stop text.
-        return [_cut(self.tok_decode(ids), ends) for ids, ends in zip(said, stops, strict=True)]
+        pairs = zip(map(self.tok_decode, said), stops, strict=True)
+        return [reduce(lambda text, stop: text.split(stop)[0], ends, text) for text, ends in pairs]
 
 
 _registry.register_model("infinipot")(InfiniPotLM)
-
-
-def _cut(text: str, stops: Iterable[str]) -> str:
-    for stop in stops:
-        text = text.split(stop)[0]
-    return text
 
 
 def _batches(wanted: Sequence[Generation], most: int) -> list[list[int]]:
@@ -229,8 +199,3 @@ def _batches(wanted: Sequence[Generation], most: int) -> list[list[int]]:
     for index, one in enumerate(wanted):
         groups.setdefault(one, []).append(index)
     return [group[start : start + most] for group in groups.values() for start in range(0, len(group), most)]
-
-
-def _progress(things: Sequence[Any], quiet: bool) -> Iterable[Any]:
-    shown: Iterable[Any] = _needed("tqdm").tqdm(things, disable=quiet)
-    return shown

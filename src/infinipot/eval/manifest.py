@@ -24,18 +24,14 @@ PACKAGES = ("infinipot", "torch", "transformers")
 IDENTITY = ("format", "task", "options", "seed", "model", "examples", "versions")
 """Parts in which two runs must agree to be one; the model's name is not among them, its weights are."""
 Manifest = dict[str, Any]
+Part = Mapping[str, Any]
 
 
 def made(
-    task: str,
-    options: Mapping[str, Any],
-    seed: int,
-    model: Mapping[str, Any],
-    examples: Mapping[str, Any],
-    cells: Mapping[str, Any],
-    hardware: str,
+    task: str, options: Part, seed: int, model: Part, examples: Part, cells: Part, hardware: str
 ) -> Manifest:
     """Return the manifest of a run that starts now."""
+    started = datetime.now(UTC).isoformat(timespec="seconds")
     return {
         "format": FORMAT,
         "task": task,
@@ -45,13 +41,7 @@ def made(
         "examples": dict(examples),
         "versions": {**{name: version(name) for name in PACKAGES}, "python": platform.python_version()},
         "cells": dict(cells),
-        "sessions": [
-            {
-                "started": datetime.now(UTC).isoformat(timespec="seconds"),
-                "hardware": hardware,
-                "commit": commit(),
-            }
-        ],
+        "sessions": [{"started": started, "hardware": hardware, "commit": commit()}],
     }
 
 
@@ -97,17 +87,11 @@ def commit() -> str | None:
     root, git = Path(infinipot.__file__).parents[2], shutil.which("git")
     if git is None or not (root / ".git").exists():
         return None
-
-    def ask(*words: str) -> str:
-        done = subprocess.run([git, "-C", root, *words], capture_output=True, text=True, timeout=10)
-        return done.stdout.strip() if done.returncode == 0 else ""
-
+    ask = [git, "-C", str(root), "describe", "--always", "--exclude=*", "--abbrev=40", "--dirty=+"]
     try:
-        found = ask("rev-parse", "HEAD")
-        changed = "+" if ask("status", "--porcelain", "--untracked-files=no") else ""
+        return subprocess.run(ask, capture_output=True, text=True, timeout=10).stdout.strip() or None
     except (OSError, subprocess.SubprocessError):
         return None
-    return found + changed if found else None
 
 
 def _flat(value: Any, name: str = "") -> dict[str, Any]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import textwrap
 from collections import defaultdict
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 from infinipot.common.plots import COLOURS, GREY, MARKERS, Draw, Picture, picture, pyplot
@@ -15,19 +15,20 @@ from infinipot.eval.tables import shown, values
 
 ABLATIONS = ("novelty", "catalyst", "pool", "keep", "tail")
 ACROSS = 3  # heat maps in a row
+MOST_DEPTHS = 18  # of a heat map: a depth of its own for every example is no grid
+LINE = {"markersize": 5, "linewidth": 1.6, "elinewidth": 0.9}
 Groups = dict[str, dict[Any, Estimate]]
 
 
 def plots(section: Section) -> Iterator[Picture]:
     """Yield the plots that the section has the rows for."""
-    kinds: list[tuple[str, str, Callable[[Section], Draw | None]]] = [
-        ("heat", "Score by length and depth.", heat),
-        ("budget", "Score against the capacity; bars are 95% intervals.", budget),
-        ("ablation", "One setting changed, all others the same; bars are 95% intervals.", ablation),
-    ]
-    drawer = pyplot("eval")
-    for name, caption, make in kinds:
-        if draw := make(section if name == "heat" else section.finished):
+    drawer, finished = pyplot("eval"), section.finished
+    for name, caption, draw in (
+        ("heat", "Score by length and depth.", heat(section)),
+        ("budget", "Score against the capacity; bars are 95% intervals.", budget(finished)),
+        ("ablation", "One setting changed, all others the same; bars are 95% intervals.", ablation(finished)),
+    ):
+        if draw:
             yield picture(drawer, name, caption, draw)
 
 
@@ -40,9 +41,8 @@ def score(one: Series) -> Estimate | None:
 def heat(section: Section) -> Draw | None:
     """One map a series: lengths across, depths down."""
     lengths, depths = values(section, "length"), values(section, "depth")
-    if len(lengths) * len(depths) < 2 or not all(isinstance(x, int | float) for x in [*lengths, *depths]):
-        return None
-    if len(depths) > 2 * ACROSS * ACROSS:  # a depth of its own for every example is no grid
+    numbers = all(isinstance(x, int | float) for x in [*lengths, *depths])
+    if not numbers or len(lengths) * len(depths) < 2 or len(depths) > MOST_DEPTHS:
         return None
 
     def draw(plots: Any) -> Any:
@@ -68,11 +68,10 @@ def _map(axis: Any, one: Series, lengths: list[Any], depths: list[Any], first: b
             if value == value:
                 ink = "#111111" if value > 60 else "#ffffff"
                 axis.text(x, y, f"{value:.0f}", ha="center", va="center", fontsize=8, color=ink)
-    axis.set_title(_folded(one.name, 28))
     axis.set_xticks(range(len(lengths)), [shown(n) for n in lengths] if last else [])
     axis.set_yticks(range(len(depths)), [shown(d) for d in depths] if first else [])
-    axis.set_xlabel("tokens" if last else "")
-    axis.set_ylabel("depth" if first else "")
+    labels = {"xlabel": "tokens" if last else "", "ylabel": "depth" if first else ""}
+    axis.set(title=_folded(one.name, 28), **labels)
     axis.spines[:].set_visible(False)
     axis.tick_params(length=0)
 
@@ -98,25 +97,16 @@ def budget(section: Section) -> Draw | None:
             xs = sorted(line)
             found = [line[x] for x in xs]
             spread = 1 + 0.012 * (index - len(lines) / 2)  # so that bars do not hide each other
-            axis.errorbar(
-                [x * spread for x in xs],
-                [100 * one.mean for one in found],
-                yerr=_errors(found),
-                label=_folded(name, 40),
-                marker=MARKERS[index % len(MARKERS)],
-                color=COLOURS[index % len(COLOURS)],
-                markersize=5,
-                linewidth=1.6,
-                elinewidth=0.9,
-            )
+            look = {"color": COLOURS[index % len(COLOURS)], "marker": MARKERS[index % len(MARKERS)], **LINE}
+            means, places = [100 * one.mean for one in found], [x * spread for x in xs]
+            axis.errorbar(places, means, yerr=_errors(found), label=_folded(name, 40), **look)
         for index, (name, level) in enumerate(flat.items()):
             style = ("--", ":", "-.")[index % 3]
             axis.axhline(100 * level.mean, color=GREY, linestyle=style, linewidth=1.2, label=name)
         axis.set_xscale("log", base=2)
         axis.set_xticks(capacities, [short(capacity) for capacity in capacities], minor=False)
         axis.minorticks_off()
-        axis.set_xlabel("capacity, entries")
-        axis.set_ylabel("score")
+        axis.set(xlabel="capacity, entries", ylabel="score")
         axis.set_ylim(bottom=0)
         axis.grid(axis="y", color=GREY, alpha=0.25, linewidth=0.7)
         figure.legend(loc="outside right upper")

@@ -8,10 +8,12 @@ from __future__ import annotations
 
 import importlib
 import os
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from typing import Any
 
+from infinipot.common.extras import needed_for
 from infinipot.engine import Engine
 from infinipot.errors import ConfigError, InfiniPotError
 from infinipot.eval.evaluate import Evaluation, Here, Prepared
@@ -19,6 +21,7 @@ from infinipot.eval.runner import Job, Outcome
 
 TRIES = 3  # deaths of a worker at one job before the job is given up
 Pending = dict[Any, tuple[Any, Job | None]]  # calls: worker and job, None while the worker gets ready
+LOGS = "see Ray's logs on the workers' nodes"
 STARTS = 3  # workers lost in a row before one was ready: then something else is wrong
 
 
@@ -43,7 +46,9 @@ class RayWorkers:
     def __init__(
         self, open_engine: Callable[[], Engine], address: str | None = None, workers: int | None = None
     ) -> None:
-        self._open, self._ray = open_engine, _import_ray()
+        with needed_for("a cluster", "ray"):
+            self._ray: Any = importlib.import_module("ray")
+        self._open = open_engine
         _connect(self._ray, address)
         self._share, self._most = shares(self._ray, workers)
         self.deaths = 0  # of workers that were at a job
@@ -51,19 +56,16 @@ class RayWorkers:
 
     def prepare(self, wanted: Evaluation) -> Prepared:
         """Prepare on a worker; the driver holds no model."""
-        lost = self._ray.exceptions.RayActorError
         for _ in range(STARTS):
             self._spare = self._start()
-            try:
+            with suppress(self._ray.exceptions.RayActorError):
                 found: Prepared = result_of(self._ray, self._spare.prepare.remote(wanted))
-            except lost:
-                continue
-            return found
-        raise WorkersLostError(f"a worker died {STARTS} times while it got ready: see Ray's logs on its node")
+                return found
+        raise WorkersLostError(f"a worker died {STARTS} times while it got ready: {LOGS}")
 
     def run(self, jobs: list[Job]) -> Iterator[tuple[Job, Outcome]]:
         """Yield every job with its outcome, in the order they end."""
-        queue, tries = deque(jobs), dict.fromkeys((job.key for job in jobs), 0)
+        queue, tries = deque(jobs), Counter[tuple[str, str]]()
         pending: Pending = {}
         for _ in range(min(self._most, len(jobs))):
             self._enlist(pending)
@@ -75,13 +77,11 @@ class RayWorkers:
                 outcome, alive = self._result(done)
                 unready = 0 if alive else unready + (job is None)
                 if unready >= STARTS * self._most:
-                    raise WorkersLostError(
-                        "workers die before they are ready: see Ray's logs on their nodes; run again to go on"
-                    )
+                    raise WorkersLostError(f"workers die before they are ready: {LOGS}; run again to go on")
                 if not alive:
                     self._ray.kill(worker)  # which may be out of reach only
                     self._enlist(pending)
-                    outcome = self._again(job, queue, tries)
+                    outcome = self._again(job, queue, tries) if job else None
                 elif queue:
                     following = queue.popleft()
                     pending[worker.one.remote(following)] = worker, following
@@ -99,10 +99,8 @@ class RayWorkers:
         except (self._ray.exceptions.RayActorError, self._ray.exceptions.WorkerCrashedError):
             return None, False
 
-    def _again(self, job: Job | None, queue: deque[Job], tries: dict[tuple[str, str], int]) -> Outcome | None:
+    def _again(self, job: Job, queue: deque[Job], tries: Counter[tuple[str, str]]) -> Outcome | None:
         """Put the job of a dead worker back, unless it has killed too many."""
-        if job is None:
-            return None
         tries[job.key] += 1
         self.deaths += 1
         if tries[job.key] >= TRIES:
@@ -117,13 +115,6 @@ class RayWorkers:
 
     def _start(self) -> Any:
         return self._ray.remote(**self._share)(_Worker).remote(self._open, 1)
-
-
-def _import_ray() -> Any:
-    try:
-        return importlib.import_module("ray")
-    except ImportError:
-        raise ConfigError("this needs Ray", field="engine", remedy="pip install 'infinipot[ray]'") from None
 
 
 def result_of(ray: Any, reference: Any) -> Any:

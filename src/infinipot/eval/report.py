@@ -11,11 +11,10 @@ from collections.abc import Iterable, Sequence
 from importlib.resources import files
 from pathlib import Path
 
-from infinipot.common.page import facts as listed
-from infinipot.common.page import page
+from infinipot.common import page
+from infinipot.common.atomic_files import reason
 from infinipot.common.plots import Picture
 from infinipot.errors import InputError
-from infinipot.eval.manifest import Manifest
 from infinipot.eval.plots import plots
 from infinipot.eval.results import Run, Section, load, sections, stated
 from infinipot.eval.tables import Table, tables
@@ -31,21 +30,21 @@ def report(paths: Sequence[Path], out: Path, mix: bool = False) -> list[Path]:
         raise InputError("these runs have no rows yet: nothing to report")
     parts: list[Part] = [(section, tables(section), list(plots(section))) for section in found]
     known = facts(runs)
-    texts = {"index.html": _page(parts, known, mixed), "report.md": _markdown(parts, known, mixed)}
+    written = {"index.html": _page(parts, known, mixed).encode()}
+    written["report.md"] = _markdown(parts, known, mixed).encode()
     pictures: dict[str, bytes] = {}
     for number, (section, made, drawn) in enumerate(parts, start=1):
         stem = f"{section.task}-{number}" if len(parts) > 1 else section.task
-        texts |= {f"{stem}-{_slug(table.title)}.csv": table.csv() for table in made}
+        written |= {f"{stem}-{_slug(table.title)}.csv": table.csv().encode() for table in made}
         pictures |= {f"{stem}-{picture.name}.png": picture.light for picture in drawn}
+    written |= pictures
     try:
         out.mkdir(parents=True, exist_ok=True)
-        for name, text in texts.items():
-            (out / name).write_text(text, encoding="utf-8")
-        for name, data in pictures.items():
+        for name, data in written.items():
             (out / name).write_bytes(data)
     except OSError as error:
-        raise InputError(f"cannot write to {out}: {(error.strerror or str(error)).lower()}") from error
-    return [out / name for name in (*texts, *pictures)]
+        raise InputError(f"cannot write to {out}: {reason(error)}") from error
+    return [out / name for name in written]
 
 
 def facts(runs: Sequence[Run]) -> dict[str, str]:
@@ -62,13 +61,11 @@ def facts(runs: Sequence[Run]) -> dict[str, str]:
         "commit": _each(str(session["commit"] or "not from a checkout") for session in sessions),
         "seed": _each(str(m["seed"]) for m in manifests),
         "run": f"{min(starts)} to {max(starts)} (starts)",
-        "examples": _each(map(_examples, manifests)),
+        "examples": _each(
+            f"{m['task']} {m['examples']['count']} ({stated(m['options'], '; ')})".removesuffix(" ()")
+            for m in manifests
+        ),
     }
-
-
-def _examples(manifest: Manifest) -> str:
-    told = stated(manifest["options"], "; ")
-    return f"{manifest['task']} {manifest['examples']['count']}{f' ({told})' if told else ''}"
 
 
 def _each(texts: Iterable[str]) -> str:
@@ -81,23 +78,17 @@ def _page(parts: Sequence[Part], known: dict[str, str], mixed: Sequence[str]) ->
     if mixed:
         told = f"Different runs are mixed here, as asked. They differ in {'; '.join(mixed)}."
         body.append(f"<p class=warn>{html.escape(told)}</p>")
-    body += [listed(known), *(line for part in parts for line in _section(*part))]
-    body.append(
-        "<footer>Scores are x 100. Intervals are 95%: Wilson's for right or wrong, else a bootstrap.</footer>"
-    )
-    return page("InfiniPot report", style, body)
-
-
-def _section(section: Section, made: Sequence[Table], drawn: Sequence[Picture]) -> list[str]:
-    parts = [f"<h2>{html.escape(section.title)}</h2>"]
-    parts += [f"<p class=warn>{html.escape(note)}</p>" for note in section.notes]
-    parts += [table.html() for table in made[:1]]
-    parts += [picture.html() for picture in drawn]
-    parts += [table.html() for table in made[1:]]
-    if section.bad:
-        rows = "".join(f"<li>{html.escape(text)}</li>" for text in section.bad)
-        parts.append(f"<h3>Rows that are no examples</h3><ul class=note>{rows}</ul>")
-    return parts
+    body.append(page.facts(known))
+    for section, made, drawn in parts:
+        body.append(f"<h2>{html.escape(section.title)}</h2>")
+        body += [f"<p class=warn>{html.escape(note)}</p>" for note in section.notes]
+        body += [*(table.html() for table in made[:1]), *(picture.html() for picture in drawn)]
+        body += [table.html() for table in made[1:]]
+        if section.bad:
+            rows = "".join(f"<li>{html.escape(text)}</li>" for text in section.bad)
+            body.append(f"<h3>Rows that are no examples</h3><ul class=note>{rows}</ul>")
+    how = "Scores are x 100. Intervals are 95%: Wilson's for right or wrong, else a bootstrap."
+    return page.page("InfiniPot report", style, [*body, f"<footer>{how}</footer>"])
 
 
 def _markdown(parts: Sequence[Part], known: dict[str, str], mixed: Sequence[str]) -> str:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from statistics import fmean
 from typing import Any
@@ -17,6 +17,7 @@ from infinipot.errors import ConfigError, InputError
 from infinipot.eval.folder import Row, key, read_manifest, read_rows
 from infinipot.eval.manifest import Manifest, differences
 from infinipot.eval.stats import estimate
+from infinipot.eval.tasks.task import BadRow
 
 OF_TASK = ("task", "options", "examples")  # may differ between runs of different tasks
 SETTINGS = ("versions", "seed", "model")
@@ -26,7 +27,6 @@ SETTINGS = ("versions", "seed", "model")
 class Run:
     """One folder."""
 
-    path: Path
     manifest: Manifest
     rows: list[Row]
 
@@ -52,8 +52,8 @@ class Section:
     task: str
     title: str
     series: list[Series]
-    notes: list[str] = field(default_factory=list)
-    bad: list[str] = field(default_factory=list)
+    notes: list[str]
+    bad: list[str]
 
     @property
     def most(self) -> int:
@@ -72,7 +72,7 @@ class Section:
 
 def load(paths: Sequence[Path], mix: bool = False) -> tuple[list[Run], list[str]]:
     """Read runs; return with them what differs between them, which is refused unless `mix` allows it."""
-    runs = [Run(path, read_manifest(path), read_rows(path)) for path in dict.fromkeys(paths)]
+    runs = [Run(read_manifest(path), read_rows(path)) for path in dict.fromkeys(paths)]
     if not runs:
         raise InputError("nothing to report: give the folder of a run")
     found = list(dict.fromkeys(text for run in runs[1:] for text in _apart(runs, run)))
@@ -87,9 +87,7 @@ def _apart(runs: Sequence[Run], run: Run) -> list[str]:
     same = next(one for one in runs if one.manifest["task"] == run.manifest["task"])
     if same is not run:
         return differences(same.manifest, run.manifest)
-    first, mine = (
-        {name: value for name, value in one.manifest.items() if name not in OF_TASK} for one in (runs[0], run)
-    )
+    first, mine = ({**one.manifest, **dict.fromkeys(OF_TASK)} for one in (runs[0], run))
     return differences(first, mine, cells=False)
 
 
@@ -105,23 +103,27 @@ def sections(runs: Sequence[Run]) -> list[Section]:
 
 def _section(runs: list[Run], several: bool) -> Section:
     first = runs[0].manifest
-    words = [first["task"], *([stated(first["options"], ", ")] if several else [])]
-    series: dict[str, Series] = {}
+    title = f"{first['task']}, {stated(first['options'], ', ')}" if several else first["task"]
+    found: dict[str, Series] = {}
     repeated = 0
     for run in runs:
         for name, cell in run.manifest["cells"].items():
             label = " · ".join([name, *_apart_words(runs, run)])
             rows = [row for row in run.rows if row["kind"] == "example" and row["cell"] == name]
-            there = series.setdefault(label, Series(label, cell, []))
+            there = found.setdefault(label, Series(label, cell, []))
             known = {key(row) for row in there.rows}
             new = [row for row in rows if key(row) not in known]
             there.rows.extend(new)
             repeated += len(rows) - len(new)
-    notes = _notes(list(series.values()), first["examples"]["count"])
+    series, count = list(found.values()), first["examples"]["count"]
+    short = (one for one in series if len(one.rows) < count)
+    notes = [f"{one.name}: only {len(one.rows)} of {count} examples have run" for one in short]
+    wrong = ((one.name, sum(row["score"] is None for row in one.rows)) for one in series)
+    notes += [f"{name}: {n} examples ended in an error and have no score" for name, n in wrong if n]
     if repeated:
         notes.append(f"{repeated} rows are in more than one of the folders and are counted once")
     bad = [_bad(row) for run in runs for row in run.rows if row["kind"] == "bad"]
-    return Section(first["task"], ", ".join(words), list(series.values()), notes, list(dict.fromkeys(bad)))
+    return Section(first["task"], title, series, notes, list(dict.fromkeys(bad)))
 
 
 def _apart_words(runs: list[Run], run: Run) -> list[str]:
@@ -146,15 +148,8 @@ def stated(options: Mapping[str, Any], between: str) -> str:
     return between.join(words)
 
 
-def _notes(series: Sequence[Series], count: int) -> list[str]:
-    short = (one for one in series if len(one.rows) < count)
-    notes = [f"{one.name}: only {len(one.rows)} of {count} examples have run" for one in short]
-    wrong = [(one.name, sum(row["score"] is None for row in one.rows)) for one in series]
-    return notes + [f"{name}: {n} examples ended in an error and have no score" for name, n in wrong if n]
-
-
 def _bad(row: Row) -> str:
-    return f"{row['file']}, line {row['line']}: {row['reason']}"
+    return str(BadRow(row["file"], row["line"], row["reason"]))
 
 
 def summary(rows: Sequence[Row]) -> dict[str, Any]:

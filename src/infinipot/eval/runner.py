@@ -94,17 +94,17 @@ class Runner:
         """Refuse a cell that can run none of the examples, before any long work starts."""
         shortest = sorted(examples, key=lambda e: len(e.query) + len(e.question))
         for cell in cells:
-            problems = (self._problem(Job(cell, example)) for example in shortest)
-            if shortest and (first := next(problems)) and all(problems):
-                raise ConfigError(f"{cell.name}: {first}")
+            problem = ""  # of the first example
+            for example in shortest:
+                try:
+                    self._readers_for([Job(cell, example)])[0].check(example.question, example.new_tokens)
+                    break
+                except InfiniPotError as error:
+                    problem = problem or str(error)
+            else:
+                if problem:
+                    raise ConfigError(f"{cell.name}: {problem}")
         self._forget()
-
-    def _problem(self, job: Job) -> str:
-        try:
-            self._readers_for([job])[0].check(job.example.question, job.example.new_tokens)
-        except InfiniPotError as error:
-            return str(error)
-        return ""
 
     def _read_and_ask(self, jobs: Sequence[Job]) -> list[Outcome]:
         readers, seconds, batch = self._readers_for(jobs), [], DecodeBatch()
@@ -113,26 +113,21 @@ class Runner:
             reader.read(job.example.text)
             seconds.append(time.perf_counter() - started)
         asked, answers = time.perf_counter(), {}
-        for job, reader in zip(jobs, readers, strict=True):
-            wanted = Generation(job.example.new_tokens)
-            sequence = reader.sequence(reader.turn(job.example.question), wanted, final=True)
-            answers[sequence] = Answer(reader, job.example.one_line)
+        for example, reader in zip((job.example for job in jobs), readers, strict=True):
+            turn = reader.turn(example.question)
+            sequence = reader.sequence(turn, Generation(example.new_tokens), final=True)
+            answers[sequence] = Answer(reader, example.one_line)
             batch.add(sequence)
         while batch.sequences:
             for sequence, token in batch.step():
                 if not answers[sequence].push(token):
                     batch.drop(sequence)
-        return [
-            Outcome(
-                answer.whole(),
-                reader.tokens_read,
-                reader.pot.cycles,
-                reader.pot.fill,
-                round(read, 4),
-                round(answer.ended - asked, 4),
-            )
-            for answer, reader, read in zip(answers.values(), readers, seconds, strict=True)
-        ]
+        outcomes = []
+        for answer, reader, read in zip(answers.values(), readers, seconds, strict=True):
+            counted = reader.tokens_read, reader.pot.cycles, reader.pot.fill
+            took = round(read, 4), round(answer.ended - asked, 4)
+            outcomes.append(Outcome(answer.whole(), *counted, *took))
+        return outcomes
 
     def _readers_for(self, jobs: Sequence[Job]) -> list[Reader]:
         """Return empty readers, set to the jobs' questions: the last ones again where they serve."""

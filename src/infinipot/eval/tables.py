@@ -97,18 +97,16 @@ def _over(one: Series, tasks: list[Any], **facts: Any) -> Estimate | None:
 
 def _by_length(section: Section) -> Table:
     lengths = values(section, "length")
-    found = Table("By length", ("cell", *map(shown, lengths), ALL))
-    for one in section.series if lengths else ():
-        found.rows.append((section.label(one), *(_mean(one, length=n) for n in lengths), _mean(one)))
-    return found
+    series = section.series if lengths else []
+    rows = [(section.label(one), *(_mean(one, length=n) for n in lengths), _mean(one)) for one in series]
+    return Table("By length", ("cell", *map(shown, lengths), ALL), rows)
 
 
 def _by_task(section: Section, title: str = "By task") -> Table:
     names = values(section, "task")
-    found = Table(title, ("cell", *map(shown, names), AVERAGE))
-    for one in section.series if names else ():
-        found.rows.append((section.label(one), *(_mean(one, task=n) for n in names), _over(one, names)))
-    return found
+    series = section.series if names else []
+    rows = [(section.label(one), *(_mean(one, task=n) for n in names), _over(one, names)) for one in series]
+    return Table(title, ("cell", *map(shown, names), AVERAGE), rows)
 
 
 def _by_depth(section: Section) -> Table:
@@ -136,11 +134,11 @@ def _buckets(section: Section) -> Table:
     """LongBench-E by length: the mean over its tasks in each bucket."""
     names = [name for name in values(section, "task") if name.endswith("_e")]
     buckets = sorted(values(section, "bucket"))
-    found = Table("LongBench-E by length", ("cell", *buckets, AVERAGE), note="Means over tasks.")
+    rows: list[tuple[Value, ...]] = []
     for one in section.series if names else ():
         parts = (_over(one, names, bucket=bucket) for bucket in buckets)
-        found.rows.append((section.label(one), *parts, _over(one, names)))
-    return found
+        rows.append((section.label(one), *parts, _over(one, names)))
+    return Table("LongBench-E by length", ("cell", *buckets, AVERAGE), rows, note="Means over tasks.")
 
 
 def _difference(section: Section) -> Table:

@@ -71,9 +71,8 @@ def test_without_lm_eval_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "lm_eval", None)
     done = run("harness", "--tasks", "x")
     assert done.returncode == 2
-    assert (
-        done.stderr.decode().splitlines()[0]
-        == "infinipot: this needs lm-eval: pip install 'infinipot[harness]'"
+    assert done.stderr.decode().splitlines()[0] == (
+        "infinipot: the lm-eval harness needs more packages: pip install 'infinipot[harness]'"
     )
 
 

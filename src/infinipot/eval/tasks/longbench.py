@@ -105,10 +105,10 @@ class LongBench(FileTask):
     def example(self, row: Row) -> Example:
         """Make an example of a row; RowError if the row does not allow it."""
         known, dataset, length = self.description, row.text("dataset"), row.integer("length")
-        language = row.text("language")
         if dataset not in (self.base, f"{self.base}_e"):
             raise RowError(f"'dataset' should be '{self.base}' or '{self.base}_e', not '{dataset}'")
         question = row.text("input", blank=not known.asks)
+        language = row.text("language")
         before, after = (part.replace("{input}", question) for part in known.prompt.split("{context}"))
         return Example(
             id=row.text("_id", blank=False),

@@ -23,7 +23,10 @@ from typing import Any
 from infinipot.common.extras import needed_for
 
 _PUNCTUATION = str.maketrans("", "", string.punctuation)
-_MARKS_ZH = "！？｡。＂＃＄％＆＇（）＊＋，－／：；＜＝＞＠［＼］＾＿｀｛｜｝～｟｠｢｣､、〃》「」『』【】〔〕〖〗〘〙〚〛〜〝〞〟〰〾〿–—‘’‛“”„‟…‧﹏."
+_MARKS_ZH = (
+    "！？｡。＂＃＄％＆＇（）＊＋，－／：；＜＝＞＠［＼］＾＿｀｛"
+    "｜｝～｟｠｢｣､、〃》「」『』【】〔〕〖〗〘〙〚〛〜〝〞〟〰〾〿–—‘’‛“”„‟…‧﹏."
+)
 _PUNCTUATION_ZH = str.maketrans("", "", string.punctuation + _MARKS_ZH)
 _NOT_CODE = ("`", "#", "//")
 _recursion = threading.Lock()  # `rouge` recurses once a word, more often than Python's limit allows
