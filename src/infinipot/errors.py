@@ -34,6 +34,18 @@ class ConfigError(InfiniPotError):
     """A size or option that cannot work."""
 
 
+def wrong(field: str, value: object, remedy: str) -> ConfigError:
+    """Return the error of an option whose value cannot work."""
+    told = f"'{value}'" if isinstance(value, str) else f"{value:g}" if isinstance(value, float) else value
+    return ConfigError(f"{field.replace('_', '-')} is {told}", field=field, remedy=remedy)
+
+
+def check(fine: bool, field: str, value: object, remedy: str) -> None:
+    """Refuse an option's value that is not fine."""
+    if not fine:
+        raise wrong(field, value, remedy)
+
+
 class InputError(InfiniPotError):
     """A text or file that cannot be read."""
 

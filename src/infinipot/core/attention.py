@@ -91,12 +91,7 @@ def _split(queries: Tensor, keys: Tensor, values: Tensor, scale: float) -> Tenso
 
 
 def attend_fixed(
-    queries: Tensor,
-    keys: Tensor,
-    values: Tensor,
-    scale: float,
-    length: Tensor,
-    softcap: float | None = None,
+    queries: Tensor, keys: Tensor, values: Tensor, scale: float, length: Tensor, softcap: float | None = None
 ) -> Tensor:
     """One new token on the first `length` + 1 of all slots, at shapes that do not depend on the length.
 

@@ -30,12 +30,7 @@ class Whole:
 
 
 def whole(
-    model: Model,
-    tokenizer: Tokenizer,
-    text: str,
-    question: str,
-    format: Format = "plain",
-    bare: bool = False,
+    model: Model, tokenizer: Tokenizer, text: str, question: str, format: Format = "plain", bare: bool = False
 ) -> Whole:
     """Read the text whole, begin the answer, and take down what its first token attends to.
 

@@ -1,9 +1,4 @@
-"""What an eviction method is, and where methods are found.
-
-A policy is a frozen dataclass: it says which evidence it needs, so that only
-that is computed, and picks the slots to keep. Packages add policies through
-the entry point group `infinipot.policies`; our own use it too.
-"""
+"""What an eviction method is: which evidence the method needs, and which slots it keeps."""
 
 from __future__ import annotations
 
@@ -16,15 +11,10 @@ from torch import Tensor
 
 from infinipot.core.evidence import Evidence, Need
 
-GROUP = "infinipot.policies"
-
 
 @dataclass(frozen=True)
 class Policy(ABC):
-    """Chooses which slots survive a distillation.
-
-    A field of the dataclass is a knob of the recipe of the same name.
-    """
+    """Chooses which slots survive a distillation; a field is a knob of the recipe of the same name."""
 
     paper: ClassVar[str] = ""
     deviations: ClassVar[str] = "none known"

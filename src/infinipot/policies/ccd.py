@@ -20,11 +20,7 @@ class LastToken(ScoredPolicy):
         "grouped query heads are averaged; the last chunk is distilled before a question, up to 64 recent "
         "slots stay then and in the middle of an answer (ADR 4)"
     )
-
-    @property
-    def needs(self) -> frozenset[Need]:
-        """The last token's attention."""
-        return frozenset({"last"})
+    needs: ClassVar[frozenset[Need]] = frozenset({"last"})
 
     def score(self, evidence: Evidence, budget: int) -> Tensor:  # noqa: ARG002  any budget
         """Attention received from the last token."""

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from infinipot.core.evidence import Evidence, Need
-from infinipot.errors import ConfigError
+from infinipot.errors import check
 from infinipot.policies.base import ScoredPolicy
 
 
@@ -22,17 +22,12 @@ class H2O(ScoredPolicy):
         "the four heavy hitters of InfiniPot's run are the default, H2O's own half and half is `set` "
         "heavy=N; grouped query heads are averaged; a question enters at once, not token by token"
     )
+    needs: ClassVar[frozenset[Need]] = frozenset({"running"})
 
     heavy: int = 4
 
     def __post_init__(self) -> None:
-        if self.heavy < 0:
-            raise ConfigError(f"heavy is {self.heavy}", field="heavy", remedy="use 0 or more")
-
-    @property
-    def needs(self) -> frozenset[Need]:
-        """Attention of every query so far."""
-        return frozenset({"running"})
+        check(self.heavy >= 0, "heavy", self.heavy, "use 0 or more")
 
     @property
     def least(self) -> int:

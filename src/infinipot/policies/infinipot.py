@@ -11,7 +11,7 @@ from torch import Tensor
 from infinipot.core.config import Pooling
 from infinipot.core.evidence import Evidence, Need
 from infinipot.core.scores import pool
-from infinipot.errors import ConfigError
+from infinipot.errors import check
 from infinipot.policies.base import ScoredPolicy
 
 
@@ -20,9 +20,8 @@ class InfiniPot(ScoredPolicy):
     """The most novel slots first, the rest by the catalyst's attention (section 3.3.3).
 
     novelty   alpha, the share of the budget given to the most novel slots.
-    pool      average or take the maximum of the catalyst score over this many
-              neighbouring slots, so that words survive in runs that can be read
-              (docs/adr/0014); 1 is off, as in the paper.
+    pool      catalyst scores are pooled over this many neighbouring slots, so that words survive in
+              runs that can be read (docs/adr/0014); 1 is off, as in the paper.
     """
 
     paper: ClassVar[str] = "InfiniPot (EMNLP 2024), equations 2 and 4, Appendix B"
@@ -38,32 +37,21 @@ class InfiniPot(ScoredPolicy):
     pooling: Pooling = "mean"
 
     def __post_init__(self) -> None:
-        if not 0 <= self.novelty <= 1:
-            raise ConfigError(
-                f"novelty is {self.novelty:g}", field="novelty", remedy="use a share between 0 and 1"
-            )
-        if self.pool < 1 or self.pool % 2 == 0:
-            raise ConfigError(
-                f"pool is {self.pool}", field="pool", remedy="use an odd number of slots, or 1 for no pooling"
-            )
-        if self.pooling not in ("mean", "max"):
-            raise ConfigError(f"pooling is '{self.pooling}'", field="pooling", remedy="use mean or max")
+        check(0 <= self.novelty <= 1, "novelty", self.novelty, "use a share between 0 and 1")
+        odd = self.pool >= 1 and self.pool % 2 == 1
+        check(odd, "pool", self.pool, "use an odd number of slots, or 1 for no pooling")
+        check(self.pooling in ("mean", "max"), "pooling", self.pooling, "use mean or max")
 
     @property
     def needs(self) -> frozenset[Need]:
         """A share of 0 or 1 leaves one of the two scores unused."""
-        needs: set[Need] = set()
-        if self.novelty > 0:
-            needs.add("novelty")
-        if self.novelty < 1:
-            needs.add("catalyst")
-        return frozenset(needs)
+        used: dict[Need, bool] = {"novelty": self.novelty > 0, "catalyst": self.novelty < 1}
+        return frozenset(need for need in used if used[need])
 
     def score(self, evidence: Evidence, budget: int) -> Tensor:
         """Catalyst score, with the T = alpha * budget most novel slots put above all (Appendix B)."""
-        if evidence.catalyst is None:
-            score = torch.zeros_like(evidence.novelty)
-        else:
+        score = torch.zeros_like(evidence.novelty)
+        if evidence.catalyst is not None:
             score = pool(evidence.catalyst, self.pool, self.pooling)
         free = budget - evidence.opening - evidence.recent
         count = max(0, min(round(self.novelty * budget), free))

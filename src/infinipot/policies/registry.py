@@ -1,7 +1,6 @@
 """Every policy by name: a module of this folder is one, and so is an entry point of another package.
 
-A module here becomes a policy by declaring one `Policy` class; its name is the module's, with dashes.
-Packages add policies through the entry point group `infinipot.policies`.
+A module here declares one `Policy` class; the policy's name is the module's, with dashes.
 """
 
 from __future__ import annotations

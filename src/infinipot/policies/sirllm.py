@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from infinipot.core.evidence import Evidence, Need
-from infinipot.errors import ConfigError
+from infinipot.errors import check
 from infinipot.policies.base import ScoredPolicy
 
 
@@ -22,29 +22,19 @@ class SirLLM(ScoredPolicy):
 
     paper: ClassVar[str] = "SirLLM, Yao et al. 2024 (ACL 2024)"
     deviations: ClassVar[str] = (
-        "runs inside the CCD pipeline as in InfiniPot's tables, with its distillation before a question "
-        "and its 64 recent slots (ADR 4); no recent slots otherwise, as in SirLLM's own runs (`set` "
-        "recent=N)"
+        "runs inside the CCD pipeline as in InfiniPot's tables, with its distillation before a question and "
+        "its 64 recent slots (ADR 4); no recent slots otherwise, as in SirLLM's own runs (`set` recent=N)"
     )
+    needs: ClassVar[frozenset[Need]] = frozenset({"novelty"})
 
     sinks: int = 4
     recent: int = 0
     decay: float = 1.0
 
     def __post_init__(self) -> None:
-        if self.sinks < 0 or self.recent < 0:
-            raise ConfigError(
-                f"sinks is {self.sinks} and recent is {self.recent}", field="sinks", remedy="use 0 or more"
-            )
-        if not 0 < self.decay <= 1:
-            raise ConfigError(
-                f"decay is {self.decay:g}", field="decay", remedy="use more than 0 and at most 1"
-            )
-
-    @property
-    def needs(self) -> frozenset[Need]:
-        """-log p of every token when it was read."""
-        return frozenset({"novelty"})
+        check(self.sinks >= 0, "sinks", self.sinks, "use 0 or more")
+        check(self.recent >= 0, "recent", self.recent, "use 0 or more")
+        check(0 < self.decay <= 1, "decay", self.decay, "use more than 0 and at most 1")
 
     @property
     def least(self) -> int:

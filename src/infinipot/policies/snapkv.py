@@ -11,7 +11,7 @@ from torch import Tensor
 
 from infinipot.core.config import Pooling
 from infinipot.core.evidence import Evidence, Need
-from infinipot.errors import ConfigError
+from infinipot.errors import check
 from infinipot.policies.base import ScoredPolicy
 
 
@@ -25,27 +25,17 @@ class SnapKV(ScoredPolicy):
         "query head); every further turn of a chat is distilled again, observing what that turn wrote; "
         "where every layer of a model is local, its window counts entries after the cut"
     )
+    needs: ClassVar[frozenset[Need]] = frozenset({"last"})
 
     window: int = 32
     kernel: int = 7
     pooling: Pooling = "max"
 
     def __post_init__(self) -> None:
-        if self.window < 1:
-            raise ConfigError(f"window is {self.window}", field="window", remedy="use at least 1")
-        if self.kernel < 1 or self.kernel % 2 == 0:
-            raise ConfigError(
-                f"kernel is {self.kernel}",
-                field="kernel",
-                remedy="use an odd number of slots, or 1 for no pooling",
-            )
-        if self.pooling not in ("mean", "max"):
-            raise ConfigError(f"pooling is '{self.pooling}'", field="pooling", remedy="use mean or max")
-
-    @property
-    def needs(self) -> frozenset[Need]:
-        """Attention of the last `window` tokens."""
-        return frozenset({"last"})
+        check(self.window >= 1, "window", self.window, "use at least 1")
+        odd = self.kernel >= 1 and self.kernel % 2 == 1
+        check(odd, "kernel", self.kernel, "use an odd number of slots, or 1 for no pooling")
+        check(self.pooling in ("mean", "max"), "pooling", self.pooling, "use mean or max")
 
     @property
     def last(self) -> int:

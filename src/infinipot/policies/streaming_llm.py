@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from infinipot.core.evidence import Evidence, Need
-from infinipot.errors import ConfigError
+from infinipot.errors import check
 from infinipot.policies.base import Policy
 
 
@@ -19,17 +19,12 @@ class StreamingLLM(Policy):
 
     paper: ClassVar[str] = "StreamingLLM, Xiao et al. 2024 (arXiv:2309.17453)"
     deviations: ClassVar[str] = "a question enters at once, not token by token"
+    needs: ClassVar[frozenset[Need]] = frozenset()
 
     sinks: int = 4
 
     def __post_init__(self) -> None:
-        if self.sinks < 0:
-            raise ConfigError(f"sinks is {self.sinks}", field="sinks", remedy="use 0 or more")
-
-    @property
-    def needs(self) -> frozenset[Need]:
-        """Nothing but the order of the slots."""
-        return frozenset()
+        check(self.sinks >= 0, "sinks", self.sinks, "use 0 or more")
 
     @property
     def least(self) -> int:

@@ -21,11 +21,7 @@ class Tova(ScoredPolicy):
         "distillation before a question and its 64 recent slots (ADR 4); `step` 1 drops one; under tensor "
         "parallelism the mean is over each process's own heads"
     )
-
-    @property
-    def needs(self) -> frozenset[Need]:
-        """The last token's attention."""
-        return frozenset({"last"})
+    needs: ClassVar[frozenset[Need]] = frozenset({"last"})
 
     def score(self, evidence: Evidence, budget: int) -> Tensor:  # noqa: ARG002  any budget
         """Attention received from the last token, one value for all heads."""

@@ -54,10 +54,7 @@ class AnswerText:
 
 
 def answer_all(
-    readers: Sequence[Reader],
-    prompts: Sequence[Sequence[int]],
-    generation: Generation,
-    final: bool = True,
+    readers: Sequence[Reader], prompts: Sequence[Sequence[int]], generation: Generation, final: bool = True
 ) -> Iterator[tuple[int, int]]:
     """Yield (reader, token) as they come: the tokens every reader's `generate` would yield alone.
 

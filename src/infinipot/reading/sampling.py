@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from infinipot.errors import ConfigError
+from infinipot.errors import check
 
 
 @dataclass(frozen=True)
@@ -20,22 +20,16 @@ class Generation:
     top_p: float = 1.0  # only the likeliest tokens that have this much of the probability together
 
     def __post_init__(self) -> None:
-        if self.max_new_tokens < 1:
-            raise ConfigError(f"max-new-tokens is {self.max_new_tokens}; use at least 1")
-        if not (self.temperature == 0 or 1e-3 <= self.temperature <= 1e3):
-            raise ConfigError(f"temperature is {self.temperature:g}; use 0, or 0.001 to 1000")
-        if not 0 < self.top_p <= 1:
-            raise ConfigError(f"top-p is {self.top_p:g}; use more than 0, at most 1")
-        if self.seed is not None and not 0 <= self.seed < 2**63:
-            raise ConfigError(f"seed is {self.seed}; use 0 to 2^63 - 1")
+        check(self.max_new_tokens >= 1, "max_new_tokens", self.max_new_tokens, "use at least 1")
+        mild = self.temperature == 0 or 1e-3 <= self.temperature <= 1e3
+        check(mild, "temperature", self.temperature, "use 0, or 0.001 to 1000")
+        check(0 < self.top_p <= 1, "top_p", self.top_p, "use more than 0, at most 1")
+        check(self.seed is None or 0 <= self.seed < 2**63, "seed", self.seed, "use 0 to 2^63 - 1")
 
     def generator(self, device: torch.device) -> torch.Generator:
         """Return the random source of one answer."""
         source = torch.Generator(device=device)
-        if self.seed is None:
-            source.seed()
-        else:
-            source.manual_seed(self.seed)
+        source.seed() if self.seed is None else source.manual_seed(self.seed)
         return source
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from infinipot.common.sizes import size
-from infinipot.errors import ConfigError
+from infinipot.errors import ConfigError, wrong
 
 Kind = type[int] | type[float] | type[str] | type[bool] | type[Path]
 
@@ -58,9 +58,9 @@ class Option:
         if value is None:
             return
         if self.choices and value not in self.choices:
-            raise self._wrong(value, f"use {', '.join(self.choices[:-1])} or {self.choices[-1]}")
+            raise wrong(self.name, value, f"use {', '.join(self.choices[:-1])} or {self.choices[-1]}")
         if (self.least is not None and value < self.least) or (self.most is not None and value > self.most):
-            raise self._wrong(value, f"use {self.bounds}")
+            raise wrong(self.name, value, f"use {self.bounds}")
 
     @property
     def bounds(self) -> str:
@@ -86,7 +86,7 @@ class Option:
     def _parsed(self, text: str) -> Any:
         if self.kind is bool:
             if text.lower() not in ("true", "false"):
-                raise self._wrong(text, "use true or false")
+                raise wrong(self.name, text, "use true or false")
             return text.lower() == "true"
         try:
             if self.share and "." in text and 0 < float(text) < 1:
@@ -95,8 +95,4 @@ class Option:
         except ValueError:
             words = {int: "a whole number such as 2048 or 4k", float: "a number"}
             also = ", or a share such as 0.5" if self.share else ""
-            raise self._wrong(text, f"use {words.get(self.kind, self.kind.__name__)}{also}") from None
-
-    def _wrong(self, value: Any, remedy: str) -> ConfigError:
-        stated = f"'{value}'" if isinstance(value, str) else f"{value:g}" if self.kind is float else value
-        return ConfigError(f"{self.name.replace('_', '-')} is {stated}", field=self.name, remedy=remedy)
+            raise wrong(self.name, text, f"use {words.get(self.kind, self.kind.__name__)}{also}") from None
