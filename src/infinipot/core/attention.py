@@ -1,14 +1,14 @@
 """Exact attention of new tokens on a filled pot, with grouped heads.
 
-Queries are the last rows of the keys: query i of Q sees keys up to K - Q + i
-(lower-right causal), at most `window` of them. Libraries' causal flag means
-upper-left, and an explicit mask costs a [Q, K] tensor and repeated KV heads,
-so the common case is split in two maskless calls merged by log-sum-exp. The
-slow, obvious version of everything here is in the tests.
+Queries are the last rows of the keys: query i of Q sees keys up to K - Q + i (lower-right causal), at most
+`window` of them. Libraries' causal flag means upper-left, and an explicit mask costs a [Q, K] tensor and
+repeated KV heads, so the common case is split in two maskless calls merged by log-sum-exp. The slow, obvious
+version of everything here is in the tests.
 """
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from functools import cache
 
 import torch
@@ -25,23 +25,23 @@ LONG = 1024  # slots from which on one token's attention on a CPU goes in two ha
 ROWS = 512  # queries a block of the banded path, which bounds its mask and logits
 
 
-def attend(
-    queries: Tensor,
-    keys: Tensor,
-    values: Tensor,
-    scale: float,
-    window: int | None = None,
-    softcap: float | None = None,
-) -> Tensor:
+@dataclass(frozen=True)
+class LogitSpec:
+    """How a layer's attention logits are made: their scale, the window of keys they see, their soft limit."""
+
+    scale: float
+    window: int | None = None
+    softcap: float | None = None
+
+
+def attend(queries: Tensor, keys: Tensor, values: Tensor, spec: LogitSpec) -> Tensor:
     """Attention output [B, Hq, Q, Dv] of queries [B, Hq, Q, D] on keys [B, Hkv, K, D]."""
-    new, seen = queries.shape[2], keys.shape[2]
-    if softcap is not None or (window is not None and window < seen):
-        return _banded(queries, keys, values, scale, window or seen, softcap)
-    if new == 1:
-        return _one(queries, keys, values, scale)
-    if queries.device.type == "cpu":
-        return _split(queries, keys, values, scale)
-    return _lower_right(queries, keys, values, scale)
+    if spec.softcap is not None or (spec.window is not None and spec.window < keys.shape[2]):
+        return _banded(queries, keys, values, spec)
+    if queries.shape[2] == 1:
+        return _one(queries, keys, values, spec.scale)
+    whole = _split if queries.device.type == "cpu" else _lower_right
+    return whole(queries, keys, values, spec.scale)
 
 
 def _one(queries: Tensor, keys: Tensor, values: Tensor, scale: float) -> Tensor:
@@ -54,11 +54,9 @@ def _one(queries: Tensor, keys: Tensor, values: Tensor, scale: float) -> Tensor:
 
 
 def _halves(rows: Tensor, keys: Tensor, values: Tensor, scale: float) -> Tensor:
-    """Rows [1, Hkv, G, D] on the two halves of the slots at once, as a batch of two: an odd number of heads
-    leaves one of two cores idle. Merged by log-sum-exp.
-    """
-    seen, count = keys.shape[2], (keys.shape[2] + 1) // 2
-    apart = seen - count  # one less than `count` where the number of slots is odd: then one comes twice
+    """Rows [1, Hkv, G, D] on the slots' two halves as a batch of two: an odd head leaves one core idle."""
+    count = (keys.shape[2] + 1) // 2
+    apart = keys.shape[2] - count  # one less than `count` if the number of slots is odd: then one comes twice
     twice = None
     if apart < count:
         twice = rows.new_zeros(2, 1, 1, count)
@@ -95,8 +93,8 @@ def attend_fixed(
 ) -> Tensor:
     """One new token on the first `length` + 1 of all slots, at shapes that do not depend on the length.
 
-    length [1] lives on the device, so that a captured graph serves every fill. Slots go in
-    pieces, so that few heads still keep a large chip busy.
+    length [1] lives on the device, so that a captured graph serves every fill. Slots go in pieces, so that
+    few heads still keep a large chip busy.
     """
     batch, heads, _, dim = queries.shape
     kv_heads, slots = keys.shape[1], keys.shape[2]
@@ -166,12 +164,10 @@ def _lower_right(queries: Tensor, keys: Tensor, values: Tensor, scale: float) ->
     return F.scaled_dot_product_attention(queries, keys, values, attn_mask=bias, scale=scale)
 
 
-def _banded(
-    queries: Tensor, keys: Tensor, values: Tensor, scale: float, window: int, softcap: float | None
-) -> Tensor:
+def _banded(queries: Tensor, keys: Tensor, values: Tensor, spec: LogitSpec) -> Tensor:
     """Sliding windows and soft-capped logits, a block of queries at a time on the keys it can see."""
     batch, heads, new, dim = queries.shape
-    kv_heads, old = keys.shape[1], keys.shape[2] - new
+    kv_heads, old, window = keys.shape[1], keys.shape[2] - new, spec.window or keys.shape[2]
     grouped = queries.reshape(batch, kv_heads, heads // kv_heads, new, dim)
     parts = []
     for start in range(0, new, ROWS):
@@ -180,28 +176,26 @@ def _banded(
         low, high = max(0, old + start - window + 1), old + start + rows.shape[3]
         place = torch.arange(low, high, device=keys.device)
         hidden = (place > at) | (place <= at - window)
-        logits = softcapped(rows @ keys[:, :, None, low:high].mT * scale, softcap)
-        logits = logits.to(torch.promote_types(logits.dtype, torch.float32))
-        share = logits.masked_fill(hidden, float("-inf")).softmax(-1).to(values.dtype)
-        parts.append(share @ values[:, :, None, low:high])
+        logits = softcapped(rows @ keys[:, :, None, low:high].mT * spec.scale, spec.softcap)
+        parts.append(_weighted(logits, hidden, values[:, :, None, low:high]))
     return torch.cat(parts, dim=3).reshape(batch, heads, new, -1)
 
 
+def _weighted(logits: Tensor, hidden: Tensor, values: Tensor, lowest: float = float("-inf")) -> Tensor:
+    """Values [..., K, Dv] weighted by logits [..., Q, K], which are used up; `hidden` ones are not seen."""
+    wide = logits.to(torch.promote_types(logits.dtype, torch.float32))
+    return wide.masked_fill_(hidden, lowest).softmax(-1).to(values.dtype) @ values
+
+
 def attend_grouped(
-    queries: Tensor,
-    keys: Tensor,
-    values: Tensor,
-    scale: float,
-    rotation: Rotation,
-    group: int,
-    window: int,
-    softcap: float | None = None,
+    queries: Tensor, keys: Tensor, values: Tensor, spec: LogitSpec, rotation: Rotation, group: int
 ) -> Tensor:
     """Self-Extend on a full cache, where key i has position i.
 
-    A key nearer than `window` counts with its true distance; beyond, key p counts as at
-    p // group and query p as at p // group + window - window // group.
+    A key nearer than the window counts with its true distance; beyond, key p counts as at p // group and
+    query p as at p // group + window - window // group.
     """
+    window = spec.window or keys.shape[2]
     batch, heads, new, _ = queries.shape
     seen = keys.shape[2]
     places = torch.arange(seen, device=keys.device)
@@ -209,7 +203,7 @@ def attend_grouped(
     far_keys = rotation.back(keys, (places - places // group).expand(keys.shape[:-1]))
     parts = []
     for start in range(0, new, ROWS // 4):
-        rows = queries[:, :, start : start + ROWS // 4] * scale
+        rows = queries[:, :, start : start + ROWS // 4] * spec.scale
         first, end = seen - new + start, seen - new + start + rows.shape[2]  # positions of these queries
         at = torch.arange(first, end, device=keys.device)
         shift = at - (at // group + window - window // group)  # negative only where nothing is that far
@@ -220,10 +214,8 @@ def attend_grouped(
         near = _logits(rows, keys[:, :, low:end])
         mixed = at[:, None] - places[low:high] >= window
         near[..., : high - low] = torch.where(mixed, far[..., low:], near[..., : high - low])
-        logits = softcapped(torch.cat((far[..., :low], near), dim=-1), softcap)
-        logits = logits.to(torch.promote_types(logits.dtype, torch.float32))
-        share = logits.masked_fill_(places[:end] > at[:, None], float("-inf")).softmax(-1).to(values.dtype)
-        parts.append(share @ values[:, :, None, :end])
+        logits = softcapped(torch.cat((far[..., :low], near), dim=-1), spec.softcap)
+        parts.append(_weighted(logits, places[:end] > at[:, None], values[:, :, None, :end]))
     return torch.cat(parts, dim=3).reshape(batch, heads, new, -1)
 
 
@@ -237,10 +229,8 @@ def attend_masked(
     queries: Tensor, keys: Tensor, values: Tensor, scale: float, mask: Tensor, softcap: float | None = None
 ) -> Tensor:
     """Attention under an explicit boolean mask [B, 1, Q, K] (true = seen), for padded batches."""
-    batch, heads, new, dim = queries.shape
-    grouped = queries.reshape(batch, keys.shape[1], heads // keys.shape[1], new, dim)
-    logits = softcapped(grouped @ keys[:, :, None].mT * scale, softcap)
-    logits = logits.to(torch.promote_types(logits.dtype, torch.float32))
-    lowest = torch.finfo(logits.dtype).min  # not -inf: a row of padding sees nothing, and must not become NaN
-    share = logits.masked_fill(~mask[:, :, None], lowest).softmax(-1).to(values.dtype)
-    return (share @ values[:, :, None]).reshape(batch, heads, new, -1)
+    logits = softcapped(_logits(queries, keys) * scale, softcap)
+    # Not -inf: a row of padding sees nothing, and must not become NaN.
+    lowest = torch.finfo(torch.promote_types(logits.dtype, torch.float32)).min
+    out = _weighted(logits, ~mask[:, :, None], values[:, :, None], lowest)
+    return out.reshape(*queries.shape[:3], -1)

@@ -46,8 +46,3 @@ COLUMNS = (
 SLOTS = tuple(column for column in COLUMNS if column.length == "fill")  # one row a slot
 NUMBERS = tuple(column for column in SLOTS if not column.like)  # one number a slot: gathered as they are
 STARTING_AT_ZERO = ("novelty", "running")  # of a new slot, until somebody notes more
-
-
-def place(name: str) -> int:
-    """Return a column's place in the list, which is its place in a table of addresses."""
-    return [column.name for column in COLUMNS].index(name)

@@ -1,15 +1,11 @@
-"""One distillation: ask the policy which slots stay, keep them, reset positions.
-
-The forward pass that gathers the evidence belongs to the reader, since chunk
-and catalyst run as one pass.
-"""
+"""One distillation: ask the policy which slots stay, keep them, reset positions."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from itertools import groupby
-from typing import Protocol
+from typing import Any, Protocol
 
 import torch
 from torch import Tensor
@@ -18,7 +14,7 @@ from infinipot.core.evidence import Evidence, Need
 from infinipot.core.pot import Pot
 from infinipot.errors import ModelError
 
-Observer = Callable[[list[Evidence], list[Tensor], int], None]  # evidence, chosen slots, tokens so far
+Observer = Callable[[list[Evidence], list[Tensor], int], None] | None  # evidence, chosen slots, tokens so far
 
 
 class Chooser(Protocol):
@@ -36,12 +32,7 @@ class Chooser(Protocol):
 
 
 def distill(
-    pot: Pot,
-    policy: Chooser,
-    budget: int,
-    opening: int = 0,
-    recent: int = 0,
-    observer: Observer | None = None,
+    pot: Pot, policy: Chooser, budget: int, opening: int = 0, recent: int = 0, observer: Observer = None
 ) -> None:
     """Reduce every pot layer to `budget` entries; `opening` first and `recent` last slots stay."""
     if budget >= pot.fill:
@@ -64,18 +55,11 @@ def _choose(policy: Chooser, layers: Sequence[Evidence], budget: int) -> dict[in
     """The slots of every layer, chosen for all at once: to a policy, a layer is one more row of the batch."""
     for evidence in layers:
         if any(getattr(evidence, need) is None for need in policy.needs):
-            raise ModelError(
-                f"this model is not supported: layer {evidence.layer} does not show its attention to the pot"
-            )
-    whole = replace(
-        layers[0],
-        source=torch.cat([one.source for one in layers]),
-        novelty=torch.cat([one.novelty for one in layers]),
-        catalyst=_stacked([one.catalyst for one in layers]),
-        last=_stacked([one.last for one in layers]),
-        running=_stacked([one.running for one in layers]),
-    )
-    chosen = policy.select(whole, budget).chunk(len(layers))
+            why = f"layer {evidence.layer} does not show its attention to the pot"
+            raise ModelError(f"this model is not supported: {why}")
+    columns = ("source", "novelty", "catalyst", "last", "running")
+    stacked: dict[str, Any] = {name: _stacked([getattr(one, name) for one in layers]) for name in columns}
+    chosen = policy.select(replace(layers[0], **stacked), budget).chunk(len(layers))
     return {evidence.layer: slots for evidence, slots in zip(layers, chosen, strict=True)}
 
 

@@ -19,20 +19,12 @@ def keep_all(layers: Sequence[PotLayer], slots: Sequence[Tensor], table: Tensor 
         for layer, chosen in zip(layers, slots, strict=True):
             layer.keep(chosen)
         return
-    first, count = layers[0], slots[0].shape[-1]
-    fast.keep(
-        table,
-        torch.stack(list(slots)),
-        first.rotation.cos,
-        first.rotation.sin,
-        first.anchored,
-        first.capacity,
-        first.max_anchors,
-        first.keys.dtype,
-        first.summed,
-    )
+    first = layers[0]
+    turn, sizes = first.rotation, (first.anchored, first.capacity, first.max_anchors)
+    chosen = torch.stack(list(slots))
+    fast.keep(table, chosen, turn.cos, turn.sin, *sizes, first.keys.dtype, first.summed)
     for layer in layers:
-        layer.fill = layer.anchored = count
+        layer.fill = layer.anchored = chosen.shape[-1]
         layer.catalyst = None
 
 

@@ -1,29 +1,27 @@
 """The pot: a fixed number of KV entries per layer and head, and what a policy may know of them.
 
-New tokens are written after the last slot; `keep` moves the chosen slots to the
-front. Evidence moves along with its slot, so a policy needs no state of its
-own. Knows nothing of models, text or policies. A pot may be told to grow, for
-methods that do not bound their memory.
+New tokens are written after the last slot; `keep` moves the chosen slots to the front. Evidence moves along
+with its slot, so a policy needs no state of its own. Knows nothing of models, text or policies. A pot may be
+told to grow, for methods that do not bound their memory.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
 
-from infinipot.core.attention import attend, attend_grouped
+from infinipot.core.attention import LogitSpec, attend, attend_grouped
 from infinipot.core.config import DEFAULT_MODE, ReadingMode
 from infinipot.core.evidence import Evidence, Need
 from infinipot.core.keep import addresses, keep_all
 from infinipot.core.pot_layer import PotLayer
 from infinipot.core.rope import Rotation
-from infinipot.core.state import State, joined
+from infinipot.core.state import State, damaged, joined
 from infinipot.core.window_layer import WindowLayer
-from infinipot.errors import InputError
 
 ENDLESS = 2**62  # room of a pot that grows
 
@@ -65,9 +63,7 @@ class Pot:
                 rotations[id(spec.frequencies)] = Rotation(spec.frequencies, 2 * capacity)
             self.layers.append(self._layer(spec, rotations[id(spec.frequencies)], local))
         self.cycles = 0
-        self.catalyst_length = (
-            0  # how many last tokens of the coming forward are catalyst: scored, then dropped
-        )
+        self.catalyst_length = 0  # last tokens of the coming forward that are scored, then dropped
         self.observing = True
         self._table: Tensor | None = None  # addresses of all layers, once they are there
 
@@ -141,40 +137,28 @@ class Pot:
         """Positions [1, n] of the next tokens."""
         return torch.arange(self.position, self.position + count, device=device)[None]
 
-    def attend(
-        self,
-        layer: int,
-        queries: Tensor,
-        keys: Tensor,
-        values: Tensor,
-        scale: float,
-        window: int | None = None,
-        softcap: float | None = None,
-    ) -> Tensor:
+    def attend(self, layer: int, queries: Tensor, keys: Tensor, values: Tensor, spec: LogitSpec) -> Tensor:
         """Attention of new queries [B, Hq, n, D] on what `append` returned; observed on the way."""
-        grouped = self.mode.positions == "grouped"  # Self-Extend; a local layer sees nothing far away
-        if grouped and isinstance(self.layers[layer], PotLayer):
-            rotation, mode = self.layers[layer].rotation, self.mode
-            out = attend_grouped(queries, keys, values, scale, rotation, mode.group, mode.window, softcap)
+        into, mode = self.layers[layer], self.mode
+        if mode.positions == "grouped" and isinstance(into, PotLayer):  # a local layer sees nothing far away
+            extended = replace(spec, window=mode.window)
+            out = attend_grouped(queries, keys, values, extended, into.rotation, mode.group)
         else:
-            out = attend(queries, keys, values, scale, window, softcap)
-        self.observe(layer, queries, keys, scale, softcap)
+            out = attend(queries, keys, values, spec)
+        self.observe(layer, queries, keys, spec)
         return out
 
-    def observe(
-        self, layer: int, queries: Tensor, keys: Tensor, scale: float, softcap: float | None = None
-    ) -> None:
+    def observe(self, layer: int, queries: Tensor, keys: Tensor, spec: LogitSpec) -> None:
         """Take down what the policy will want to know of one layer's attention."""
         seen = self.layers[layer]
         if self.observing and isinstance(seen, PotLayer):
-            seen.observe(queries, keys, scale, softcap, self.needs, self.window, self.catalyst_length)
+            seen.observe(queries, keys, spec, self.needs, self.window, self.catalyst_length)
 
     @contextmanager
     def writing(self, catalyst: int = 0, observing: bool = True) -> Iterator[None]:
         """Around a forward of tokens and, last, a catalyst: all of it is written, or nothing.
 
-        The catalyst's entries are there while it runs, and dropped at the end. Tokens that
-        will never be distilled need not be observed.
+        The catalyst's entries are dropped at the end. Tokens that are never distilled need not be observed.
         """
         before = [layer.mark() for layer in self.layers]
         self.catalyst_length, self.observing = catalyst, observing
@@ -192,28 +176,15 @@ class Pot:
     def note_novelty(self, novelty: Tensor) -> None:
         """Write novelty [B, n] into the column of the last n slots, for every layer and head."""
         for layer in self.pot_layers:
-            layer.novelty[:, :, layer.fill - novelty.shape[1] : layer.fill] = novelty[:, None].to(
-                layer.novelty.device
-            )
+            noted = novelty[:, None].to(layer.novelty.device)
+            layer.novelty[:, :, layer.fill - novelty.shape[1] : layer.fill] = noted
 
     def evidence(self, opening: int = 0, recent: int = 0) -> list[Evidence | None]:
         """What is known of each layer's slots; None for a local layer, which is not distilled."""
-        return [self._evidence(index, opening, recent) for index in range(len(self.layers))]
-
-    def _evidence(self, index: int, opening: int, recent: int) -> Evidence | None:
-        layer = self.layers[index]
-        if not isinstance(layer, PotLayer):
-            return None
-        return Evidence(
-            layer=index,
-            source=layer.source[:, :, : layer.fill],
-            novelty=layer.novelty[:, :, : layer.fill],
-            catalyst=layer.catalyst,
-            last=layer.last,
-            running=layer.running[:, :, : layer.fill] if layer.summed else None,
-            opening=opening,
-            recent=recent,
-        )
+        return [
+            layer.evidence(index, opening, recent) if isinstance(layer, PotLayer) else None
+            for index, layer in enumerate(self.layers)
+        ]
 
     def keep(self, slots: Sequence[Tensor | None]) -> None:
         """Keep the given slots [B, Hkv, n] of every pot layer; positions become 0 .. n - 1 if they reset."""
@@ -221,10 +192,9 @@ class Pot:
         if self._table is None:
             self._table = addresses(self.pot_layers)
         keep_all(self.pot_layers, [chosen for chosen in slots if chosen is not None], self._table)
-        shift = before - self.fill
         for layer in self.layers:
             if isinstance(layer, WindowLayer) and self.mode.positions == "reset":
-                layer.rebase(shift)
+                layer.rebase(before - self.fill)
         self.cycles += 1
 
     def clear(self) -> None:
@@ -244,8 +214,7 @@ class Pot:
 
     def state(self) -> State:
         """Return its content: views on this pot."""
-        layers = {f"{index:03d}": layer.state() for index, layer in enumerate(self.layers)}
-        found = joined(layers)
+        found = joined({f"{index:03d}": layer.state() for index, layer in enumerate(self.layers)})
         return State(found.tensors, {**found.numbers, "cycles": self.cycles, "layers": len(self.layers)})
 
     def load(self, state: State, device: torch.device) -> None:
@@ -254,10 +223,9 @@ class Pot:
             state.number("layers", len(self.layers), len(self.layers))
             cycles = state.number("cycles", 0, 2**62)
             for index, layer in enumerate(self.layers):
-                part = _moved(state.part(f"{index:03d}"), device)
-                layer.load(part) if isinstance(layer, PotLayer) else layer.load(part, device)
+                layer.load(state.part(f"{index:03d}"), device)
             if len({(layer.fill, layer.tokens, layer.anchored) for layer in self.pot_layers}) > 1:
-                raise InputError("this state's layers differ in length: make the pot again")
+                raise damaged("layers differ in length")
         except BaseException:
             self.clear()
             raise
@@ -270,7 +238,3 @@ class Pot:
         twin.cycles, twin.max_position = self.cycles, self.max_position
         twin.needs, twin.window, twin.lengths = self.needs, self.window, self.lengths
         return twin
-
-
-def _moved(state: State, device: torch.device) -> State:
-    return State({name: tensor.to(device) for name, tensor in state.tensors.items()}, state.numbers)

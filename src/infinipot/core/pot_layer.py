@@ -12,19 +12,21 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from infinipot.core.attention import LogitSpec
 from infinipot.core.columns import COLUMNS, NUMBERS, SLOTS, STARTING_AT_ZERO
 from infinipot.core.cuda.dispatch import fused, kernels
+from infinipot.core.evidence import Evidence
 from infinipot.core.rope import Rotation
 from infinipot.core.scores import received
-from infinipot.core.state import State
-from infinipot.errors import InputError, PotOverflowError
+from infinipot.core.state import State, damaged
+from infinipot.errors import PotOverflowError
 
 
 class PotLayer:
     """The slots of one layer that attends to everything.
 
-    A layer that `grows` takes more memory when it is full instead of refusing; one
-    that does not `reset` leaves every key where it was written.
+    A layer that `grows` takes more memory when it is full instead of refusing; one that does not `reset`
+    leaves every key where it was written.
     """
 
     def __init__(
@@ -100,19 +102,23 @@ class PotLayer:
     def _enlarge(self, wanted: int) -> None:
         """Make room for `wanted` slots: the next power of two, so that this is rare and sizes are few."""
         if not self.grows:
-            raise PotOverflowError(
-                f"{wanted} entries do not fit a pot of {self.capacity}: use a Reader, which distils in time"
-            )
+            problem = f"{wanted} entries do not fit a pot of {self.capacity}"
+            raise PotOverflowError(problem, remedy="use a Reader, which distils in time")
         bigger = self.copy(capacity=1 << (wanted - 1).bit_length())
         for name in (*(column.name for column in COLUMNS), "capacity"):
             setattr(self, name, getattr(bigger, name))
+
+    def evidence(self, index: int, opening: int, recent: int) -> Evidence:
+        """Return what is known of the slots of this layer, the model's `index`th."""
+        source, novelty = self.source[:, :, : self.fill], self.novelty[:, :, : self.fill]
+        running = self.running[:, :, : self.fill] if self.summed else None
+        return Evidence(index, source, novelty, self.catalyst, self.last, running, opening, recent)
 
     def observe(
         self,
         queries: Tensor,
         keys: Tensor,
-        scale: float,
-        softcap: float | None,
+        spec: LogitSpec,
         needs: Collection[str],
         window: int,
         catalyst: int,
@@ -121,6 +127,7 @@ class PotLayer:
 
         The last `catalyst` queries are not text: they leave their own score and no other trace.
         """
+        scale, softcap = spec.scale, spec.softcap
         if catalyst and "catalyst" in needs:
             self.catalyst = _received(queries[:, :, -catalyst:], keys, scale, softcap)[..., :-catalyst]
         text, end = queries.shape[2] - catalyst, keys.shape[2] - catalyst
@@ -140,12 +147,8 @@ class PotLayer:
 
     def mark(self) -> Any:
         """Return what `rewind` needs to undo an append."""
-        return (
-            self.fill,
-            self.tokens,
-            self.last,
-            self.running[..., : self.fill].clone() if self.summed else None,
-        )
+        running = self.running[..., : self.fill].clone() if self.summed else None
+        return self.fill, self.tokens, self.last, running
 
     def rewind(self, mark: Any) -> None:
         """Forget what was appended since `mark`."""
@@ -227,7 +230,7 @@ class PotLayer:
         names = ("fill", "tokens", "anchored", "summed")
         return State(tensors, {name: int(getattr(self, name)) for name in names})
 
-    def load(self, state: State) -> None:
+    def load(self, state: State, device: torch.device) -> None:
         """Take over a state without moving in memory; it must fit this layer."""
         fill = state.number("fill", 0, 2**62 if self.grows else self.capacity)
         anchored = state.number("anchored", 0, min(fill, self.max_anchors))
@@ -235,7 +238,7 @@ class PotLayer:
         if fill:
             keys, values = (state.tensors.get(name) for name in ("keys", "values"))
             if self.keys.numel() == 0 and keys is not None and values is not None and keys.dim() == 4:
-                self._allocate(keys, values)
+                self._allocate(keys.to(device), values.to(device))
             if fill > self.capacity:
                 self._enlarge(fill)
             self._load_columns(state, {"fill": fill, "anchored": anchored}, tokens)
@@ -251,11 +254,11 @@ class PotLayer:
             name, mine, end = column.name, getattr(self, column.name), ends[column.length]
             if name == "running" and "running" not in state.tensors:
                 found[name] = torch.zeros_like(mine[:, :, :end])
-                continue
-            found[name] = state.tensor(name, mine, *mine.shape[:2], end, *mine.shape[3:])
+            else:
+                found[name] = state.tensor(name, mine, *mine.shape[:2], end, *mine.shape[3:])
         for name, most in (("source", tokens), ("written", self.capacity)):
             if found[name].numel() and not 0 <= int(found[name].min()) <= int(found[name].max()) < most:
-                raise InputError(f"this state's {name} holds places that do not exist: make the pot again")
+                raise damaged(f"{name} holds places that do not exist")
         for name, tensor in found.items():
             getattr(self, name)[:, :, : tensor.shape[2]] = tensor
 

@@ -1,10 +1,8 @@
 """Context-Reset RoPE (paper, section 3.5): turning keys back to new positions.
 
-A model hands us keys already rotated to the position they were written at.
-Keeping such a key as its *anchor* and always turning from there, in float32,
-rounds once however many distillations follow; turning the stored copy again
-and again would round each time. Frequencies come from the model, so plain,
-Llama-3, YaRN, longrope and partial RoPE are all the same to this module.
+A model hands us keys already rotated to the position they were written at. Keeping such a key as its *anchor*
+and always turning from there, in float32, rounds once however many distillations follow. Frequencies come
+from the model, so plain, Llama-3, YaRN, longrope and partial RoPE are all the same to this module.
 """
 
 from __future__ import annotations
@@ -18,9 +16,8 @@ from infinipot.core.cuda.dispatch import fused
 class Rotation:
     """Turns keys back by whole positions, for one set of RoPE frequencies.
 
-    Angles are computed in float64 and stored as float32 tables, one row per
-    number of positions: a float32 angle of some thousand radians would already
-    be off by 2e-4.
+    Angles are computed in float64 and stored as float32 tables, a row per number of positions: a float32
+    angle of some thousand radians would already be off by 2e-4.
     """
 
     def __init__(self, frequencies: Tensor, span: int) -> None:

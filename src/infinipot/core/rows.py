@@ -1,8 +1,7 @@
 """Several pots as the rows of one batch: one new token for each, whatever their fills.
 
-To a model this is a pot whose batch has as many rows. `Rows` writes every pot as it
-would be written alone; `FixedRows` does it at shapes and addresses that never change,
-for captured graphs: fills and addresses are tensors on the device.
+To a model this is a pot whose batch has as many rows. `Rows` writes every pot as it would be written alone;
+`FixedRows` does so at shapes and addresses that never change, for captured graphs.
 """
 
 from __future__ import annotations
@@ -12,23 +11,17 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from infinipot.core.attention import attend_fixed
-from infinipot.core.config import ReadingMode
+from infinipot.core.attention import LogitSpec, attend_fixed
 from infinipot.core.cuda.dispatch import fused, kernels
 from infinipot.core.pot import Pot
-from infinipot.core.pot_layer import PotLayer
-from infinipot.core.window_layer import WindowLayer
 
 
 class Rows:
     """Writes one token into each pot, which then knows of it."""
 
     def __init__(self, pots: Sequence[Pot]) -> None:
-        self.pots = pots
-        first = pots[0]
-        self.layers: list[PotLayer | WindowLayer] = first.layers
-        self.mode: ReadingMode = first.mode
-        self.lengths = first.lengths
+        self.pots, first = pots, pots[0]
+        self.layers, self.mode, self.lengths = first.layers, first.mode, first.lengths
         self.capacity, self.max_position = first.capacity, max(pot.max_position for pot in pots)
 
     @property
@@ -45,22 +38,13 @@ class Rows:
         """Nothing yet: rows have no common slots, so `attend` writes and reads each by itself."""
         return keys, values
 
-    def attend(
-        self,
-        layer: int,
-        queries: Tensor,
-        keys: Tensor,
-        values: Tensor,
-        scale: float,
-        window: int | None = None,
-        softcap: float | None = None,
-    ) -> Tensor:
+    def attend(self, layer: int, queries: Tensor, keys: Tensor, values: Tensor, spec: LogitSpec) -> Tensor:
         """Write each row's new entry and attend to all of its own."""
         out = []
         for row, pot in enumerate(self.pots):
             here = slice(row, row + 1)
             seen, seen_values = pot.append(layer, keys[here], values[here])
-            out.append(pot.attend(layer, queries[here], seen, seen_values, scale, window, softcap))
+            out.append(pot.attend(layer, queries[here], seen, seen_values, spec))
         return torch.cat(out)
 
 
@@ -94,35 +78,17 @@ class FixedRows(Rows):
         """Positions [N, n] of the next tokens."""
         return (self.fills + self.ahead)[:, None] + torch.arange(count, device=device)
 
-    def attend(
-        self,
-        layer: int,
-        queries: Tensor,
-        keys: Tensor,
-        values: Tensor,
-        scale: float,
-        window: int | None = None,  # noqa: ARG002  no pot with a window comes here
-        softcap: float | None = None,
-    ) -> Tensor:
-        """Write each row's new entry at its fill and attend to it and all before it."""
+    def attend(self, layer: int, queries: Tensor, keys: Tensor, values: Tensor, spec: LogitSpec) -> Tensor:
+        """Write each row's new entry at its fill and attend to it and all before it; there is no window."""
         fast = kernels(queries.device)
-        if fast and softcap is None and self.serves(self.pots[0]) and fast.serves(queries, keys):
-            found: Tensor = fast.attend_rows(
-                queries,
-                keys,
-                values,
-                self.keys_at[layer],
-                self.values_at[layer],
-                self.fills,
-                self.slots,
-                scale,
-            )
-            return found
+        if fast and spec.softcap is None and self.serves(self.pots[0]) and fast.serves(queries, keys):
+            into = self.keys_at[layer], self.values_at[layer], self.fills, self.slots
+            return fast.attend_rows(queries, keys, values, *into, spec.scale)  # type: ignore[no-any-return]
         out = []
         for row, pot in enumerate(self.pots):
-            here, into, fill = slice(row, row + 1), pot.pot_layers[layer], self.fills[row : row + 1]
-            into.keys.index_copy_(2, fill, keys[here])
-            into.values.index_copy_(2, fill, values[here])
+            here, to, fill = slice(row, row + 1), pot.pot_layers[layer], self.fills[row : row + 1]
+            to.keys.index_copy_(2, fill, keys[here])
+            to.values.index_copy_(2, fill, values[here])
             one = fused(attend_fixed, queries.device)
-            out.append(one(queries[here], into.keys, into.values, scale, fill, softcap))
+            out.append(one(queries[here], to.keys, to.values, spec.scale, fill, spec.softcap))
         return torch.cat(out)

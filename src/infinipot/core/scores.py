@@ -1,7 +1,6 @@
 """Importance of slots: pure tensor functions from equations 2 and 4 of the paper.
 
-Nothing here knows where queries, keys or hidden states come from. Large
-temporaries are never made: catalyst queries and vocabulary rows go in blocks.
+Large temporaries are never made: catalyst queries and vocabulary rows go in blocks.
 """
 
 from __future__ import annotations
@@ -17,9 +16,7 @@ from infinipot.core.cuda.dispatch import fused
 
 QUERY_BLOCK = 64
 VOCAB_LOGITS = 25_000_000  # logits that exist at once: 100 MB in float32, whatever the vocabulary
-DEVICE_LOGITS = (
-    66_000_000  # the same on an accelerator, where they stay in their own type and rows must be many
-)
+DEVICE_LOGITS = 66_000_000  # the same on an accelerator, where they stay in their own type
 
 
 def received(
@@ -27,9 +24,8 @@ def received(
 ) -> Tensor:
     """Attention every key receives from the queries (eq. 2 when they are the catalyst's).
 
-    queries [B, Hq, P, D] are those of the last P keys of [B, Hkv, S, D]. Softmax
-    runs over all keys a query sees; probabilities are summed over the queries and
-    averaged over the query heads that share a KV head -> [B, Hkv, S].
+    queries [B, Hq, P, D] are those of the last P keys of [B, Hkv, S, D]. Softmax runs over all keys a query
+    sees; sums over the queries, averages over the query heads that share a KV head -> [B, Hkv, S].
     """
     batch, heads, count, dim = queries.shape
     groups, slots = heads // keys.shape[1], keys.shape[2]
@@ -53,11 +49,8 @@ def wide_products(queries: Tensor, keys: Tensor) -> Tensor:
     An accelerator multiplies half precision and adds in float32 by itself: no wide copy of the keys.
     """
     if queries.device.type == "cuda" and queries.dtype in (torch.bfloat16, torch.float16):
-        flat = torch.bmm(
-            queries.reshape(-1, *queries.shape[-2:]),
-            keys.reshape(-1, *keys.shape[-2:]).mT,
-            out_dtype=torch.float32,
-        )
+        rows, columns = (x.reshape(-1, *x.shape[-2:]) for x in (queries, keys))
+        flat = torch.bmm(rows, columns.mT, out_dtype=torch.float32)
         return flat.view(*queries.shape[:-1], keys.shape[-2])
     exact = torch.promote_types(keys.dtype, torch.float32)
     return queries.to(exact) @ keys.to(exact).mT
@@ -84,11 +77,7 @@ def surprise(logits: Tensor, targets: Tensor) -> Tensor:
 
 
 def novelty(
-    hidden: Tensor,
-    targets: Tensor,
-    head: Callable[[Tensor], Tensor],
-    vocabulary: int,
-    most: int | None = None,
+    hidden: Tensor, targets: Tensor, head: Callable[[Tensor], Tensor], vocabulary: int, most: int = 0
 ) -> Tensor:
     """-log p of each target given the hidden state before it (eq. 4), float32.
 

@@ -13,6 +13,13 @@ from torch import Tensor
 
 from infinipot.errors import InputError
 
+OTHER = "it was made by another model, recipe or dtype, or is damaged"
+
+
+def damaged(what: str, remedy: str = "make the pot again") -> InputError:
+    """Return the error of a state that does not hold together: it may come from a stranger's file."""
+    return InputError(f"this state's {what}", remedy=remedy)
+
 
 @dataclass(frozen=True)
 class State:
@@ -23,21 +30,17 @@ class State:
 
     def part(self, name: str) -> State:
         """Return what was put in under that name."""
-        begin = f"{name}."
-        tensors = {key.removeprefix(begin): t for key, t in self.tensors.items() if key.startswith(begin)}
-        numbers = self.numbers.get(name, {})
+        begin, numbers = f"{name}.", self.numbers.get(name, {})
         if not isinstance(numbers, Mapping):
-            raise InputError(f"this state's {name} is not a set of numbers: make the pot again")
-        return State(tensors, numbers)
+            raise damaged(f"{name} is not a set of numbers")
+        found = {key.removeprefix(begin): t for key, t in self.tensors.items() if key.startswith(begin)}
+        return State(found, numbers)
 
     def number(self, name: str, least: int, most: int) -> int:
         """Return a whole number after checking its bounds: a state may come from a stranger's file."""
         found = self.numbers.get(name)
         if type(found) is not int or not least <= found <= most:
-            raise InputError(
-                f"this state's {name} is {found!r}, not {least} to {most}: it was made by another "
-                "recipe or model, or is damaged"
-            )
+            raise damaged(f"{name} is {found!r}, not {least} to {most}", OTHER)
         return found
 
     def tensor(self, name: str, like: Tensor, *shape: int) -> Tensor:
@@ -45,10 +48,7 @@ class State:
         found = self.tensors.get(name)
         if found is None or found.shape != shape or found.dtype != like.dtype:
             seen = "missing" if found is None else f"{found.dtype} {list(found.shape)}"
-            raise InputError(
-                f"this state's {name} is {seen}, not {like.dtype} {list(shape)}: it was made by another "
-                "model, recipe or dtype"
-            )
+            raise damaged(f"{name} is {seen}, not {like.dtype} {list(shape)}", OTHER)
         return found.to(like.device)
 
 

@@ -1,7 +1,4 @@
-"""The exact window of a local attention layer: its last entries, never distilled, only re-based.
-
-Knows nothing of models, text or policies.
-"""
+"""The exact window of a local attention layer: its last entries, never distilled, only re-based."""
 
 from __future__ import annotations
 
@@ -11,15 +8,13 @@ import torch
 from torch import Tensor
 
 from infinipot.core.rope import Rotation
-from infinipot.core.state import State
-from infinipot.errors import InputError
+from infinipot.core.state import OTHER, State, damaged
 
 
 class WindowLayer:
-    """The last `window` - 1 entries of a local layer, exactly; never distilled, only re-based.
+    """The last `window` - 1 entries of a layer that attends to nothing older, so that it needs no pot.
 
-    It attends to nothing older, so it needs no pot; but its positions must follow
-    when the pot layers' positions are reset.
+    Its positions must follow when the pot layers' positions are reset.
     """
 
     def __init__(self, window: int, rotation: Rotation) -> None:
@@ -71,14 +66,12 @@ class WindowLayer:
 
     def tensors(self) -> list[Tensor]:
         """Every buffer this layer holds."""
-        return [self.keys, self.values, self.anchors, self.turned]
+        return list(self.mark())
 
     def state(self) -> State:
         """Return its content."""
-        if not self.keys.numel():
-            return State()
         names = ("keys", "values", "anchors", "turned")
-        return State({name: getattr(self, name) for name in names})
+        return State({name: getattr(self, name) for name in names} if self.keys.numel() else {})
 
     def load(self, state: State, device: torch.device) -> None:
         """Take over a state."""
@@ -87,23 +80,13 @@ class WindowLayer:
         if keys is None:
             return
         if keys.dim() != 4 or keys.shape[2] > self.window or not keys.is_floating_point():
-            raise InputError("this state's window is wider than the model's: it was made by another model")
+            raise damaged("window is wider than the model's", OTHER)
         keys = keys.to(device)
-        values = state.tensors.get("values", keys)
-        self.rewind(
-            (
-                keys,
-                state.tensor("values", keys, *keys.shape[:3], values.shape[-1]),
-                state.tensor("anchors", keys, *keys.shape),
-                state.tensor("turned", self.turned.to(device), keys.shape[2]),
-            )
-        )
-        if self.turned.numel() and not 0 <= int(self.turned.min()) <= int(self.turned.max()) < self._span:
+        width = state.tensors.get("values", keys).shape[-1]
+        values = state.tensor("values", keys, *keys.shape[:3], width)
+        anchors = state.tensor("anchors", keys, *keys.shape)
+        self.rewind((keys, values, anchors, state.tensor("turned", self.turned.to(device), keys.shape[2])))
+        turned, span = self.turned, len(self.rotation.cos)
+        if turned.numel() and not 0 <= int(turned.min()) <= int(turned.max()) < span:
             self.clear()
-            raise InputError(
-                "this state's window was turned further than there are places: make the pot again"
-            )
-
-    @property
-    def _span(self) -> int:
-        return len(self.rotation.cos)
+            raise damaged("window was turned further than there are places")

@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from transformers import AttentionInterface, AttentionMaskInterface
 from transformers.masking_utils import sdpa_mask
 
-from infinipot.core.attention import attend, attend_masked
+from infinipot.core.attention import LogitSpec, attend, attend_masked
 from infinipot.core.pot import Pot
 from infinipot.core.rows import Rows
 
@@ -37,15 +37,15 @@ def infinipot_attention(
 ) -> tuple[Tensor, None]:
     """Attention output [B, Q, Hq, Dv]; shows queries and keys to the pot, if there is one."""
     scale = query.shape[-1] ** -0.5 if scaling is None else scaling
-    index = int(getattr(module, "layer_idx", 0))
+    index, spec = int(getattr(module, "layer_idx", 0)), LogitSpec(scale, sliding_window, softcap)
     if attention_mask is not None:
         out = attend_masked(query, key, value, scale, attention_mask, softcap)
         if isinstance(pot, Pot):
-            pot.observe(index, query, key, scale, softcap)
+            pot.observe(index, query, key, spec)
     elif pot is not None:
-        out = pot.attend(index, query, key, value, scale, sliding_window, softcap)
+        out = pot.attend(index, query, key, value, spec)
     else:
-        out = attend(query, key, value, scale, sliding_window, softcap)
+        out = attend(query, key, value, spec)
     return out.transpose(1, 2).contiguous(), None
 
 

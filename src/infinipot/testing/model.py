@@ -13,6 +13,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from infinipot.core.attention import LogitSpec
 from infinipot.core.config import DEFAULT_MODE, ReadingMode
 from infinipot.core.pot import LayerSpec, Pot
 from infinipot.core.rows import Rows
@@ -31,13 +32,8 @@ class ToyModel:
         dtype: torch.dtype = torch.float32,
         seed: int = 0,
     ) -> None:
-        self.vocabulary, self.layers, self.heads, self.kv_heads, self.width = (
-            vocabulary,
-            layers,
-            heads,
-            kv_heads,
-            width,
-        )
+        self.vocabulary, self.layers, self.width = vocabulary, layers, width
+        self.heads, self.kv_heads = heads, kv_heads
         self.device, self.dtype, self.obstacle = torch.device("cpu"), dtype, ""
         self.frequencies = 10000.0 ** (-torch.arange(0, width, 2, dtype=torch.float64) / width)
         source = torch.Generator().manual_seed(seed)
@@ -64,7 +60,7 @@ class ToyModel:
             heads = {name: self._split(inner @ block[name].T) for name in ("q", "k", "v")}
             query, key = self._rotate(heads["q"], places), self._rotate(heads["k"], places)
             keys, values = pot.append(index, key, heads["v"])
-            seen = pot.attend(index, query, keys, values, self.width**-0.5)
+            seen = pot.attend(index, query, keys, values, LogitSpec(self.width**-0.5))
             hidden = hidden + seen.transpose(1, 2).flatten(2) @ block["o"].T
             hidden = hidden + F.silu(F.rms_norm(hidden, hidden.shape[-1:]) @ block["up"].T)
         return F.rms_norm(hidden, hidden.shape[-1:])

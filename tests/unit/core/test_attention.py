@@ -2,7 +2,7 @@ import pytest
 import torch
 
 from infinipot.core import attention
-from infinipot.core.attention import attend, attend_grouped, attend_masked
+from infinipot.core.attention import LogitSpec, attend, attend_grouped, attend_masked
 from infinipot.core.rope import Rotation
 
 
@@ -28,7 +28,7 @@ def test_attend_is_masked_softmax_attention(
     monkeypatch.setattr(attention, "ROWS", 5)
     queries = torch.randn(batch, heads, new, 8)
     keys, values = torch.randn(2, batch, kv_heads, cached + new, 8)
-    found = attend(queries, keys, values, 0.9, window, softcap)
+    found = attend(queries, keys, values, LogitSpec(0.9, window, softcap))
     wanted = slow_attention(queries, keys, values, 0.9, window, softcap)
     torch.testing.assert_close(found.double(), wanted, atol=2e-6, rtol=1e-5)
 
@@ -38,7 +38,7 @@ def test_one_token_in_two_halves_of_a_larger_buffer(monkeypatch, seen: int) -> N
     monkeypatch.setattr(attention, "LONG", 4)
     queries = torch.randn(1, 6, 1, 8)
     keys, values = torch.randn(2, 1, 3, 16, 8)[:, :, :, 2 : 2 + seen]
-    found = attend(queries, keys, values, 0.9)
+    found = attend(queries, keys, values, LogitSpec(0.9))
     wanted = slow_attention(queries, keys, values, 0.9)
     torch.testing.assert_close(found.double(), wanted, atol=2e-6, rtol=1e-5)
 
@@ -74,7 +74,8 @@ def test_grouped_attention_is_self_extend(new: int, seen: int, window: int, grou
 
     at, places = torch.arange(old, seen), torch.arange(seen)
     queries, keys = turned(bare_q, at), turned(bare_k, places)
-    found = attend_grouped(queries, keys, values, 0.3, Rotation(frequencies, 1), group, window, softcap)
+    spec = LogitSpec(0.3, window, softcap)
+    found = attend_grouped(queries, keys, values, spec, Rotation(frequencies, 1), group)
     near = queries @ keys.repeat_interleave(3, 1).mT
     far_q = turned(bare_q, at // group + window - window // group)
     far = far_q @ turned(bare_k, places // group).repeat_interleave(3, 1).mT

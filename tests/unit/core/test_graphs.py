@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from families import build
-from infinipot.core.attention import attend, attend_fixed
+from infinipot.core.attention import LogitSpec, attend, attend_fixed
 from infinipot.core.cuda.dispatch import _OrPlain, fused
 from infinipot.core.cuda.graphs import MOST, Graphs, cycle_obstacle
 from infinipot.hf.model import HFModel
@@ -166,7 +166,8 @@ def test_fixed_attention_is_attention_on_the_filled_slots(slots: int, softcap: f
     query, keys, values = torch.randn(2, 6, 1, 8), torch.randn(2, 2, slots, 8), torch.randn(2, 2, slots, 5)
     for fill in (1, 7, slots - 1):
         found = attend_fixed(query, keys, values, 0.4, torch.tensor([fill]), softcap)
-        wanted = attend(query, keys[:, :, : fill + 1], values[:, :, : fill + 1], 0.4, None, softcap)
+        spec = LogitSpec(0.4, None, softcap)
+        wanted = attend(query, keys[:, :, : fill + 1], values[:, :, : fill + 1], spec)
         torch.testing.assert_close(found, wanted, atol=1e-5, rtol=1e-5)
 
 

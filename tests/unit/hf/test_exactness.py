@@ -180,8 +180,8 @@ class _Blind:
     def __getattr__(self, name: str):
         return self._attend if name == "attend" else getattr(self.pot, name)
 
-    def _attend(self, _layer, queries, keys, values, scale, window=None, softcap=None):
-        return attend(queries, keys, values, scale, window, softcap)
+    def _attend(self, _layer, queries, keys, values, spec):
+        return attend(queries, keys, values, spec)
 
 
 def test_an_architecture_without_rope_is_refused_in_one_line() -> None:

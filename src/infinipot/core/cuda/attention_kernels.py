@@ -36,12 +36,9 @@ def _pieces(
     row, piece = tl.program_id(0), tl.program_id(1)  # row: pot and KV head
     pot, head = row // H, row % H
     filled = tl.load(length + pot)
-    keys = (
-        tl.multiple_of(tl.load(keys_at + pot).to(tl.pointer_type(KIND)), 16) + head.to(tl.int64) * slots * D
-    )
-    values = (
-        tl.multiple_of(tl.load(values_at + pot).to(tl.pointer_type(KIND)), 16) + head.to(tl.int64) * slots * D
-    )
+    begin = head.to(tl.int64) * slots * D
+    keys = tl.multiple_of(tl.load(keys_at + pot).to(tl.pointer_type(KIND)), 16) + begin
+    values = tl.multiple_of(tl.load(values_at + pot).to(tl.pointer_type(KIND)), 16) + begin
     member, column = tl.arange(0, R), tl.arange(0, D)
     if (filled >= piece * P) & (filled < (piece + 1) * P) & (filled < slots):
         tl.store(keys + filled * D + column, tl.load(fresh_keys + row * D + column))
@@ -125,11 +122,25 @@ def attend_rows(
 
 
 @triton.jit
-def _catalyst_logits(query, keys, place, ask, count, seen, scale):
-    logits = tl.dot(query, tl.trans(keys)) * scale
-    return tl.where(
-        (place[None, :] <= seen - count + ask[:, None]) & (place < seen)[None, :], logits, float("-inf")
-    )
+def _piece(keys, row, piece, seen, kb, kh, H: tl.constexpr, D: tl.constexpr, N: tl.constexpr):
+    """Places of one piece of a KV head's keys, and the keys there."""
+    place = piece * N + tl.arange(0, N)
+    at = keys + row // H * kb + row % H * kh + place[:, None] * D + tl.arange(0, D)
+    return place, tl.load(at, mask=(place < seen)[:, None], other=0.0)
+
+
+@triton.jit
+def _catalyst_logits(
+    queries, row, start, key, place, scale, count, asks, seen, qb, qh, qn,
+    H: tl.constexpr, G: tl.constexpr, D: tl.constexpr, M: tl.constexpr,
+):  # fmt: skip
+    """Indices of M catalyst queries from `start` on, which of them there are, and their logits of a piece."""
+    index = start + tl.arange(0, M)
+    there, ask = index < asks, index % count
+    where = queries + row // H * qb + (row % H * G + index // count) * qh + ask * qn
+    query = tl.load(where[:, None] + tl.arange(0, D), mask=there[:, None], other=0.0)
+    visible = (place[None, :] <= seen - count + ask[:, None]) & (place < seen)[None, :]
+    return index, there, tl.where(visible, tl.dot(query, tl.trans(key)) * scale, float("-inf"))
 
 
 @triton.jit
@@ -139,18 +150,12 @@ def _tops(
 ):  # fmt: skip
     """Maximum and total, over one piece of the keys, of every catalyst query of a KV head."""
     row, piece = tl.program_id(0), tl.program_id(1)
-    batch, head = row // H, row % H
-    column, place = tl.arange(0, D), piece * N + tl.arange(0, N)
-    at = keys + batch * kb + head * kh + place[:, None] * D + column
-    key = tl.load(at, mask=(place < seen)[:, None], other=0.0)
+    place, key = _piece(keys, row, piece, seen, kb, kh, H, D, N)
     start = 0
     while start < asks:
-        index = start + tl.arange(0, M)
-        there = index < asks
-        member, ask = index // count, index % count
-        where = queries + batch * qb + (head * G + member) * qh + ask * qn
-        query = tl.load(where[:, None] + column, mask=there[:, None], other=0.0)
-        logits = _catalyst_logits(query, key, place, ask, count, seen, scale)
+        index, there, logits = _catalyst_logits(
+            queries, row, start, key, place, scale, count, asks, seen, qb, qh, qn, H, G, D, M
+        )
         top = tl.max(logits, 1)
         base = tl.where(top == float("-inf"), 0.0, top)
         total = tl.sum(tl.exp(logits - base[:, None]), 1)
@@ -167,19 +172,13 @@ def _shares(
 ):  # fmt: skip
     """What the keys of one piece receive."""
     row, piece = tl.program_id(0), tl.program_id(1)
-    batch, head = row // H, row % H
-    column, place = tl.arange(0, D), piece * N + tl.arange(0, N)
-    at = keys + batch * kb + head * kh + place[:, None] * D + column
-    key = tl.load(at, mask=(place < seen)[:, None], other=0.0)
+    place, key = _piece(keys, row, piece, seen, kb, kh, H, D, N)
     received, other = tl.zeros((N,), tl.float32), tl.arange(0, C)
     start = 0
     while start < asks:
-        index = start + tl.arange(0, M)
-        there = index < asks
-        member, ask = index // count, index % count
-        where = queries + batch * qb + (head * G + member) * qh + ask * qn
-        query = tl.load(where[:, None] + column, mask=there[:, None], other=0.0)
-        logits = _catalyst_logits(query, key, place, ask, count, seen, scale)
+        index, there, logits = _catalyst_logits(
+            queries, row, start, key, place, scale, count, asks, seen, qb, qh, qn, H, G, D, M
+        )
         of = (row * pieces + other)[:, None] * asks + index[None, :]
         known = (other < pieces)[:, None] & there[None, :]
         its_top = tl.load(tops + of, mask=known, other=float("-inf"))
@@ -200,10 +199,8 @@ def received(queries: Tensor, keys: Tensor, scale: float) -> Tensor:
     group, block = heads // kv_heads, 128
     pieces = triton.cdiv(seen, block)
     queries = queries if queries.stride(-1) == 1 else queries.contiguous()
-    tops, totals = torch.empty(
-        2, batch * kv_heads, pieces, group * count, dtype=torch.float32, device=keys.device
-    )
     out = torch.empty(batch, kv_heads, seen, dtype=torch.float32, device=keys.device)
+    tops, totals = out.new_empty(2, batch * kv_heads, pieces, group * count)
     sizes = {"H": kv_heads, "G": group, "D": dim, "N": block, "M": 64, "num_warps": 4}
     strides = (*queries.stride()[:3], *keys.stride()[:2])
     grid = (batch * kv_heads, pieces)
@@ -232,9 +229,8 @@ def _merge(
     share = tl.sigmoid(gap)[:, None]
     to = new + b * nb + h * nh + place[:, None] * nq + column
     a = tl.load(to, mask=here[:, None], other=0.0).to(tl.float32)
-    c = tl.load(old + b * ob + h * oh + place[:, None] * oq + column, mask=here[:, None], other=0.0).to(
-        tl.float32
-    )
+    at_old = old + b * ob + h * oh + place[:, None] * oq + column
+    c = tl.load(at_old, mask=here[:, None], other=0.0).to(tl.float32)
     tl.store(to, (a + share * (c - a)).to(new.dtype.element_ty), mask=here[:, None])
 
 

@@ -10,18 +10,12 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from infinipot.core.columns import COLUMNS, place
+from infinipot.core.columns import COLUMNS
 from infinipot.core.cuda.attention_kernels import HALF
 
 # A layer's addresses in a table: one a column, in the order of `columns.COLUMNS`.
 STRIDE = tl.constexpr(len(COLUMNS))
-KEYS, VALUES = tl.constexpr(place("keys")), tl.constexpr(place("values"))
-SOURCE, NOVELTY, SUMMED = (
-    tl.constexpr(place("source")),
-    tl.constexpr(place("novelty")),
-    tl.constexpr(place("running")),
-)
-ANCHORS, WRITTEN = tl.constexpr(place("anchors")), tl.constexpr(place("written"))
+KEYS, VALUES, SOURCE, NOVELTY, SUMMED, ANCHORS, WRITTEN = (tl.constexpr(at) for at in range(len(COLUMNS)))
 
 
 # A chunk's entries --------------------------------------------------------------
@@ -84,9 +78,8 @@ def _keep(
         slot = tl.load(slots + row.to(tl.int64) * count + place, mask=here, other=0)
         if what == 0:
             keys = tl.multiple_of(tl.load(at + KEYS).to(tl.pointer_type(KIND)), 16) + inner * capacity * D
-            anchors = (
-                tl.multiple_of(tl.load(at + ANCHORS).to(tl.pointer_type(KIND)), 16) + inner * max_anchors * D
-            )
+            anchors = tl.multiple_of(tl.load(at + ANCHORS).to(tl.pointer_type(KIND)), 16)
+            anchors += inner * max_anchors * D
             written = tl.load(at + WRITTEN).to(tl.pointer_type(tl.int64)) + inner * max_anchors
             old = here & (slot < anchored)
             new = here & (slot >= anchored)
