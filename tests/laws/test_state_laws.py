@@ -13,9 +13,8 @@ from hypothesis import strategies as st
 from infinipot import Generation, InfiniPotError, Recipe
 from infinipot.core.columns import COLUMNS
 from infinipot.core.state import State
-from infinipot.reading.head_tail import HeadAndTail
 from infinipot.reading.reader import Reader
-from infinipot.reading.state import ReaderState
+from infinipot.reading.state import HeadAndTail, ReaderState
 from infinipot.testing import ByteTokenizer, ToyModel
 
 MODEL = ToyModel()

@@ -14,6 +14,7 @@ from infinipot.errors import ConfigError
 from infinipot.inspect.measures import Floats
 from infinipot.reading.model import Model
 from infinipot.reading.reader import Reader
+from infinipot.reading.sampling import Generation
 from infinipot.recipes.recipe import Recipe
 from infinipot.text.tokenizer import Format, Tokenizer
 
@@ -55,9 +56,8 @@ def reader(
 def score(found: Reader, question: str) -> Whole:
     """Say what the first token of the answer attends to, after a reader of `reader` has read the text."""
     count = found.pot.tokens
-    hidden, exhausts_pot = found.begin_answer(found.turn(question), 2, final=True)
-    first = int(found.model.logits(hidden[:, -1]).argmax())
-    found.session.advance(first, exhausts_pot)
+    answer = found.sequence(found.turn(question), Generation(max_new_tokens=2), final=True)
+    answer.advance(int(answer.logits.argmax()))
     layers = [(n, known) for n, known in enumerate(found.pot.evidence()) if known is not None]
     scores = [known.last[0, :, :count].float().cpu().numpy() for _, known in layers if known.last is not None]
     novelty = layers[0][1].novelty[0, 0, :count].float().cpu().numpy()

@@ -30,14 +30,12 @@ class AnswerText:
     def push(self, token: int) -> str:
         """Take a token; return the text that no later token can change or stop."""
         self.tokens += 1
-        return self._add(self._until.push(token))
+        self.text += (piece := self._until.push(token))
+        return piece
 
     def flush(self) -> str:
         """Return what was held back."""
-        return self._add(self._until.flush())
-
-    def _add(self, piece: str) -> str:
-        self.text += piece
+        self.text += (piece := self._until.flush())
         return piece
 
     def pieces(self, tokens: Iterable[int]) -> Iterator[str]:

@@ -1,14 +1,11 @@
 """Catalyst prompts (paper, section 3.3.1 and Table 2): named texts, or any text of the user's own.
 
-The paper's wordings are not printed in the text we work from; these follow its
-description. `padding` and `unrelated` are its controls: prompts that do not
-serve the aim.
+The paper prints no wordings; these follow its description. `padding` and `unrelated` are its controls.
 """
 
 from __future__ import annotations
 
-import difflib
-
+from infinipot.common.suggest import hint
 from infinipot.errors import ConfigError
 
 GENERAL = "Summarize the important information in the text above: key facts, names, numbers and events."
@@ -24,34 +21,21 @@ CATALYSTS = {
 # beginning of its answer, keeps too narrow a choice: docs/adr/0006.
 QUESTION = "question"
 WITH_QUESTION = "Summarize the important information in the text above. {question}"
-SHORT = {
-    "G": "general",
-    "G1": "general-1",
-    "G2": "general-2",
-    "Q": QUESTION,
-    "P": "padding",
-    "U": "unrelated",
-}
+SHORT = {"G": "general", "G1": "general-1", "G2": "general-2", "P": "padding", "U": "unrelated"}
+SHORT["Q"] = QUESTION
 
 
 def catalyst_text(name: str, question: str | None = None) -> str:
-    """Return the text of a named catalyst, of the question, or the user's own text.
-
-    One word is taken for a name, so that a misspelt one is noticed; a text of
-    one's own has at least two words.
-    """
+    """Return the text of a named catalyst, of the question, or the user's own text, of two words or more."""
     name = SHORT.get(name, name)
     if name in CATALYSTS:
         return CATALYSTS[name]
     if name == QUESTION:
         if question is None:
-            raise ConfigError(
-                "catalyst 'question' needs the question before reading starts: use 'general' instead"
-            )
+            problem = "catalyst 'question' needs the question before reading starts"
+            raise ConfigError(problem, field="catalyst", remedy="use 'general' instead")
         return WITH_QUESTION.replace("{question}", question)
     if len(name.split()) > 1:
         return name
-    names = [*CATALYSTS, QUESTION]
-    near = difflib.get_close_matches(name, names, n=1)
-    hint = f"did you mean '{near[0]}'?" if near else f"use {', '.join(names)}"
-    raise ConfigError(f"unknown catalyst '{name}'; {hint} (a text of your own has at least two words)")
+    remedy = f"{hint(name, [*CATALYSTS, QUESTION])} (a text of your own has at least two words)"
+    raise ConfigError(f"unknown catalyst '{name}'", field="catalyst", remedy=remedy)

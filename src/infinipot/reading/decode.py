@@ -1,13 +1,12 @@
-"""Answers token by token, for one session or for several at once.
+"""Answers token by token, for one session or for several at once: a step takes one token for each sequence.
 
-Every step takes one token for each sequence. Where shapes are fixed the next step is already on its way when
-the host learns the last one's tokens: nothing waits for the host, and what was computed for a sequence that
-stopped is simply not counted.
+Where shapes are fixed the next step is already on its way when the host learns the last one's tokens: nothing
+waits for the host, and what was computed for a sequence that stopped is simply not counted.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from collections.abc import Sequence as Several
 from contextlib import ExitStack
 from weakref import WeakKeyDictionary
@@ -48,10 +47,6 @@ class StepGroup:
             self.by_address = FixedRows.serves(self.pots[0])
             self.state = self._state()
 
-    def is_of(self, sequences: Several[Sequence]) -> bool:
-        """Say whether these are the group's sequences, so that the group knows their fills."""
-        return self.sequences == list(sequences)
-
     def _state(self) -> Tensor:
         """See `FixedRows`; padded to a power of two, so that few graphs serve every number of sequences."""
         columns = [
@@ -60,8 +55,7 @@ class StepGroup:
         ]
         if self.by_address:
             wanted = 1 << (len(columns) - 1).bit_length()
-            padding = [0, self.slots, 0, *columns[0][3:]]
-            columns += [padding] * (wanted - len(columns))
+            columns += [[0, self.slots, 0, *columns[0][3:]]] * (wanted - len(columns))
         state = torch.tensor(columns).T.contiguous()
         device = self.pots[0].pot_layers[0].keys.device
         return state.pin_memory().to(device, non_blocking=True) if device.type == "cuda" else state
@@ -130,15 +124,14 @@ class DecodeBatch:
         self._write()
         if not self.sequences:
             return []
-        tokens = _sampled(self.sequences)
-        delivery = _Delivery(tokens)
-        self._tokens, self._ahead = tokens, None
+        self._tokens, self._ahead = _sampled(self.sequences), None
+        delivered = _delivery(self._tokens)
         if all(one.left > 1 and one.at_fixed_shapes and not one.is_full for one in self.sequences):
-            if self._group is None or not self._group.is_of(self.sequences):
+            if self._group is None or self._group.sequences != self.sequences:
                 self._group = StepGroup(self.sequences)
-            self._ahead = self._group.step(tokens)
+            self._ahead = self._group.step(self._tokens)
         found: list[tuple[Sequence, int | None]] = []
-        for row, (one, token) in enumerate(zip(list(self.sequences), delivery.tokens(), strict=True)):
+        for row, (one, token) in enumerate(zip(list(self.sequences), delivered(), strict=True)):
             if token in one.stop_ids:
                 self.drop(one)
                 found.append((one, None))
@@ -191,22 +184,18 @@ def _sampled(sequences: Several[Sequence]) -> Tensor:
     return torch.cat([one.sample() for one in sequences])
 
 
-class _Delivery:
-    """Tokens on their way to the host."""
+def _delivery(tokens: Tensor) -> Callable[[], list[int]]:
+    """Send tokens on their way to the host; the function returned waits for them."""
+    if tokens.device.type != "cuda":
+        return tokens.tolist
+    host, arrived = tokens.to("cpu", non_blocking=True), torch.cuda.Event()  # type: ignore[no-untyped-call]
+    arrived.record()
 
-    def __init__(self, tokens: Tensor) -> None:
-        self._host, self._arrived = tokens, None
-        if tokens.device.type == "cuda":
-            self._host = tokens.to("cpu", non_blocking=True)
-            self._arrived = torch.cuda.Event()  # type: ignore[no-untyped-call]
-            self._arrived.record()
+    def delivered() -> list[int]:
+        arrived.synchronize()
+        return host.tolist()
 
-    def tokens(self) -> list[int]:
-        """Wait for the tokens, and return them."""
-        if self._arrived is not None:
-            self._arrived.synchronize()
-        found: list[int] = self._host.tolist()
-        return found
+    return delivered
 
 
 def _advance(going: list[tuple[int, Sequence, int]], tokens: Tensor) -> None:

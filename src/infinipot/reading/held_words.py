@@ -16,8 +16,7 @@ import torch
 from torch import Tensor
 
 from infinipot.core.pot import Pot
-from infinipot.core.state import State
-from infinipot.errors import InputError
+from infinipot.core.state import State, damaged
 from infinipot.text.detokenize import Detokenizer
 from infinipot.text.tokenizer import Tokenizer
 
@@ -38,13 +37,10 @@ class Word:
 
 
 class HeldWords:
-    """Ids of the tokens in a pot, by their place in the text."""
+    """Ids of the tokens in a pot, by their place in the text; `total` tokens were ever written."""
 
-    def __init__(
-        self, total: int = 0, places: array[int] | None = None, ids: array[int] | None = None
-    ) -> None:
-        self.total = total  # tokens ever written
-        self._places, self.ids = places or array("q"), ids or array("q")
+    def __init__(self, total: int = 0, places: Iterable[int] = (), ids: Iterable[int] = ()) -> None:
+        self.total, self._places, self.ids = total, array("q", places), array("q", ids)
         self._limit = max(LEAST, 2 * len(self.ids))
 
     def __len__(self) -> int:
@@ -64,19 +60,17 @@ class HeldWords:
     def _forget(self, pot: Pot) -> None:
         """Drop what no head holds."""
         held = torch.cat([source.flatten().cpu() for source, _ in columns(pot)])
-        places = torch.tensor(self._places)
+        places, ids = torch.tensor(self._places), torch.tensor(self.ids)
         stays = torch.isin(places, held)
-        ids = torch.tensor(self.ids)
         self._places, self.ids = array("q", places[stays].tolist()), array("q", ids[stays].tolist())
 
     def clear(self) -> None:
         """Forget everything."""
-        self.total, self._limit = 0, LEAST
-        self._places, self.ids = array("q"), array("q")
+        self.total, self._limit, self._places, self.ids = 0, LEAST, array("q"), array("q")
 
     def copy(self) -> HeldWords:
         """Return an independent copy."""
-        return HeldWords(self.total, self._places[:], self.ids[:])
+        return HeldWords(self.total, self._places, self.ids)
 
     def state(self, pot: Pot) -> State:
         """Return what of it the pot still holds."""
@@ -89,9 +83,8 @@ class HeldWords:
         places, ids = state.tensors.get("places"), state.tensors.get("ids")
         total = state.number("total", 0, 2**62)
         if places is None or ids is None or places.shape != ids.shape or not _sound(places, ids, total):
-            raise InputError("this state's trace is damaged: make the pot again")
-        self.total = total
-        self._places, self.ids = array("q", places.tolist()), array("q", ids.tolist())
+            raise damaged("trace is damaged")
+        self.total, self._places, self.ids = total, array("q", places.tolist()), array("q", ids.tolist())
         self._limit = max(LEAST, 2 * len(self.ids))
 
     def words(self, columns: Iterable[Column], tokenizer: Tokenizer, first: int = 0) -> list[Word]:
@@ -101,13 +94,8 @@ class HeldWords:
         places = torch.tensor(self._places)
         shares, novelty = _held(columns, places, self.total)
         seen = (shares > 0) & (places >= first)
-        rows = zip(
-            places[seen].tolist(),
-            torch.tensor(self.ids)[seen].tolist(),
-            shares[seen].tolist(),
-            novelty[seen].tolist(),
-            strict=True,
-        )
+        facts = (places, torch.tensor(self.ids), shares, novelty)
+        rows = zip(*(fact[seen].tolist() for fact in facts), strict=True)
         return [_word(tokens, first) for tokens in _words(rows, tokenizer)]
 
 
@@ -125,7 +113,7 @@ def _column(part: State) -> Column:
     source, novelty = part.tensors["source"], part.tensors.get("novelty")
     known = novelty is not None and novelty.shape == source.shape and novelty.is_floating_point()
     if novelty is None or not known or source.dim() != 3 or source.dtype != torch.long:
-        raise InputError("this state's slots are damaged: make the pot again")
+        raise damaged("slots are damaged")
     return source, novelty
 
 
@@ -149,13 +137,12 @@ def _held(columns: Iterable[Column], places: Tensor, total: int) -> tuple[Tensor
 
     Memory follows what is held, not the length of the text.
     """
-    counts, novelty = torch.zeros(len(places)), torch.zeros(len(places))
-    rows = 0
+    counts, novelty, rows = torch.zeros(len(places)), torch.zeros(len(places)), 0
     for source, novel in columns:
         rows += source.shape[0] * source.shape[1]
         held = source.cpu().flatten().contiguous()
         if held.numel() and int(held.max()) >= total:
-            raise InputError("this pot's trace is of another text: make the pot again")
+            raise damaged("trace is of another text")
         at = torch.searchsorted(places, held).clamp(max=len(places) - 1)
         known = places[at] == held
         counts += torch.bincount(at[known], minlength=len(places))

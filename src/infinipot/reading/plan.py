@@ -12,26 +12,17 @@ RECENT = 64  # last slots that survive a distillation between texts and answers,
 
 @dataclass(frozen=True)
 class CyclePlan:
-    """One forward pass: how many tokens, and what happens after them. Two equal plans are one computation.
+    """One forward pass: how many tokens, and what happens after them. Two equal plans are one computation."""
 
-    tokens    new tokens of the text or prompt.
-    catalyst  tokens of the catalyst that run behind them in the same pass, and are dropped.
-    distil    reduce the pot to `budget` slots afterwards.
-    recent    last slots that stay whatever the policy says.
-    scored    somebody will ask how novel these tokens were, or what they attended to.
-    fill, anchored  of the pot before: the addresses a graph reads and writes follow from them.
-    follows   the hidden state before the first token is known.
-    """
-
-    tokens: int
-    catalyst: int
-    distil: bool
+    tokens: int  # new ones, of the text or prompt
+    catalyst: int  # tokens of the catalyst that run behind them in the same pass, and are dropped
+    distil: bool  # reduce the pot to `budget` slots afterwards
     budget: int
-    recent: int
-    scored: bool
-    fill: int
+    recent: int  # last slots that stay whatever the policy says
+    scored: bool  # somebody will ask how novel these tokens were, or what they attended to
+    fill: int  # of the pot before: the addresses a graph reads and writes follow from `fill` and `anchored`
     anchored: int
-    follows: bool
+    follows: bool  # the hidden state before the first token is known
 
     def repeats(self, kept: int) -> bool:
         """Say whether the same plan comes again and again, so that a graph pays; a text's end does not."""

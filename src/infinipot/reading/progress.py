@@ -1,7 +1,6 @@
 """Where reading stands, and how much of a text was read: for a bar or a page that shows a share of it.
 
-A tokenizer takes text ahead of the tokens it gives out, and a reader waits for more tokens than it reads at
-once; so the text that was taken says little. Tokens are counted by the text they spell instead.
+Tokens are counted by the text they spell: a tokenizer takes text far ahead of the tokens it gives out.
 """
 
 from __future__ import annotations
@@ -28,8 +27,7 @@ class Progress:
 class TextProgress:
     """A text on its way to a reader: `reader.reading_tokens(text.tokens())`, and how much of it was read.
 
-    The amount never falls, and is the whole text only when all of its tokens were read. `size` says in what
-    it is counted: characters by default.
+    The amount, in what `size` counts, never falls, and is the whole text only when all its tokens were read.
     """
 
     def __init__(self, tokenizer: Tokenizer, pieces: Iterable[str], size: Callable[[str], int] = len) -> None:

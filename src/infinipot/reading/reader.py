@@ -1,11 +1,11 @@
 """The loop: read what fits, distil, go on; answer, and distil while answering.
 
-Enters at tokens or text, leaves as tokens or text. Progress is yielded, never called back. How a text is
-taken in is `intake`'s, what a forward pass does `session`'s, how an answer goes on `decode`'s.
+How a text is taken in is `intake`'s, what a forward pass does `session`'s, how an answer goes on `decode`'s.
 """
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Iterable, Iterator
 from collections.abc import Sequence as Several
 from copy import copy
@@ -34,11 +34,7 @@ GREEDY = Generation()
 
 
 class Reader:
-    """A model, a pot, and the text read so far.
-
-    Without a policy nothing is ever dropped from the pot; the mode then says how a text of any length is
-    dealt with.
-    """
+    """A model, a pot, and the text read so far; without a policy nothing is ever dropped from the pot."""
 
     def __init__(
         self,
@@ -52,8 +48,7 @@ class Reader:
         mode: ReadingMode = DEFAULT_MODE,
         bare: bool = False,
     ) -> None:
-        self.session = PotSession(model, policy, config, mode)
-        self.tokenizer = tokenizer
+        self.session, self.tokenizer = PotSession(model, policy, config, mode), tokenizer
         self.frame = self._layout = tokenizer.frame(format)
         self._catalyst = catalyst
         self.set_question(question, bare=bare)
@@ -83,14 +78,11 @@ class Reader:
     ) -> None:
         """Before anything is read: take the catalyst for this question, and the format's frame.
 
-        With `bare`, text and question are a complete prompt as they are. Without a frame the caller brings
-        everything that goes around texts and questions, be they many.
+        With `bare`, text and question are a complete prompt. Not `framed`: the caller brings what is around.
         """
-        self.frame = self._layout
-        self._catalyst = catalyst or self._catalyst
+        self.frame, self._catalyst = self._layout, catalyst or self._catalyst
         wanted = "catalyst" in self.session.needs
-        text = catalyst_text(self._catalyst, question) if wanted else ""
-        self.session.catalyst = self.closing(text) if wanted else []
+        self.session.catalyst = self.closing(catalyst_text(self._catalyst, question)) if wanted else []
         self.config.chunk(len(self.session.catalyst))
         if bare:
             self.frame = replace(self.frame, ask_before=())
@@ -120,12 +112,9 @@ class Reader:
         self.session.flush()
         return self.session.held_words.words(columns(self.pot), self.tokenizer, len(self.frame.opening))
 
-    # Reading ------------------------------------------------------------------
-
     def read(self, text: str | Iterable[str]) -> Progress:
         """Read a text of any length, whole or in pieces."""
-        for _ in self.reading(text):
-            pass
+        deque(self.reading(text), maxlen=0)
         return self.progress()
 
     def reading(self, text: str | Iterable[str]) -> Iterator[Progress]:
@@ -147,30 +136,27 @@ class Reader:
         capacity = None if self.session.mode.grows else pot.capacity
         return Progress(state.tokens_read, pot.cycles, pot.fill, capacity, state.seconds, waiting)
 
-    # Answering ----------------------------------------------------------------
-
     def ask(self, question: str, generation: Generation = GREEDY) -> str:
         """Answer a question; the pot stays as it was, so questions do not see each other."""
-        session = self.session
-        if session.graphs is None or session.recording is not None:
+        if self.session.graphs is None or self.session.recording is not None:
             return "".join(self.fork().answer(question, generation)).strip()
-        before = session.fork()  # graphs know this pot's addresses: answer here, then put everything back
+        before = self.session.fork()  # graphs know this pot's addresses: answer here, then put all back
         try:
             return "".join(self.answer(question, generation)).strip()
         finally:
-            session.put_back(before)
+            self.session.put_back(before)
 
     def answer(self, question: str, generation: Generation = GREEDY) -> Iterator[str]:
         """Yield the answer's text as it is generated; question and answer use up this reader's pot."""
-        return self._said(self.turn(question), generation, final=True)
+        return self._said(question, generation, final=True)
 
     def chat(self, message: str, generation: Generation = GREEDY) -> Iterator[str]:
         """Yield the reply to a message; message and reply stay in the pot, however long the talk."""
-        return self._said(self.turn(message), generation, final=False)
+        return self._said(message, generation, final=False)
 
-    def _said(self, prompt: list[int], generation: Generation, final: bool) -> Iterator[str]:
+    def _said(self, message: str, generation: Generation, final: bool) -> Iterator[str]:
         text = AnswerText(self.tokenizer, self.frame.stop_strings)
-        yield from text.pieces(self.generate(prompt, generation, final))
+        return text.pieces(self.generate(self.turn(message), generation, final))
 
     def check(self, question: str, max_new_tokens: int = 1) -> None:
         """Refuse a question that is too long for the pot, before anything long is read."""
@@ -188,31 +174,24 @@ class Reader:
         frame, ids = self.frame, self.tokenizer.encode(message)
         if self.session.state.in_dialogue:
             return [*frame.turn_before, *ids, *frame.turn_after]
-        return self.closing(message) if self._begun else [*ids, *frame.ask_after]
+        return [*(frame.ask_before if self._begun else ()), *ids, *frame.ask_after]
 
     def closing(self, question: str) -> list[int]:
         """A question, or the catalyst, right after a text."""
         return [*self.frame.ask_before, *self.tokenizer.encode(question), *self.frame.ask_after]
 
     def prompt(self, question: str, max_new_tokens: int) -> list[int]:
-        """Return the question's tokens after making room for them and for an answer of that length.
-
-        For engines that generate by themselves and cannot distil on the way.
-        """
+        """Return a question's tokens after making room for them and an answer: for engines of others."""
         ids, session = [*self._preamble(), *self.turn(question)], self.session
         if session.state.head_tail is not None:
             session.state.head_tail, ids = room.cut(session, ids, max_new_tokens)
-            return ids
-        room.before_question(session, len(ids), max_new_tokens, final=True)
-        room.make_room(session, len(ids), max_new_tokens)
+        else:
+            room.before_question(session, len(ids), max_new_tokens, final=True)
+            room.make_room(session, len(ids), max_new_tokens)
         return ids
 
     def generate(self, prompt: Several[int], generation: Generation, final: bool = False) -> Iterator[int]:
-        """Yield new tokens after the prompt, up to a stop token, distilling when the pot is full.
-
-        Nothing of the prompt is lost: the pot is distilled before it if need be. With `final` nothing will
-        follow the answer, so the answer may fill the pot.
-        """
+        """Yield new tokens after the prompt, up to a stop token; a `final` answer may fill the pot."""
         for _, token in decode([self.sequence(prompt, generation, final)]):
             yield token
 
@@ -220,14 +199,12 @@ class Reader:
         self, prompt: Several[int], generation: Generation, final: bool = False, index: int = 0
     ) -> Sequence:
         """Write a prompt; return the sequence of its answer, to be decoded alone or with others."""
-        hidden, exhausts_pot = self.begin_answer(prompt, generation.max_new_tokens, final)
-        return Sequence(self.session, hidden, exhausts_pot, generation, self.tokenizer.stop_ids, index)
+        begun = self.begin_answer(prompt, generation.max_new_tokens, final)
+        return Sequence(self.session, *begun, generation, self.tokenizer.stop_ids, index)
 
     def begin_answer(self, prompt: Several[int], most: int, final: bool) -> tuple[Tensor, bool]:
         """Write a prompt that an answer of up to `most` tokens follows, as `sequence.begin` does."""
         return begin(self.session, [*self._preamble(), *prompt], most, final)
-
-    # Inside -----------------------------------------------------------------------
 
     @property
     def _begun(self) -> bool:

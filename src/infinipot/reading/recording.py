@@ -1,9 +1,8 @@
 """What a pot held, cycle by cycle: recorded while it reads, small on disk, read back without a model.
 
-A token that a head has dropped never comes back. So one number says everything about a head and a
-token: the cycle that dropped it. That takes four bytes a token for each layer and head, however many
-cycles there are; the catalyst's scores of what was kept come on top, two bytes each. Knows tensors
-only as what it is handed: a record is numpy, and loading one imports neither torch nor a model.
+A token that a head has dropped never comes back. So one number says everything about a head and a token: the
+cycle that dropped it, four bytes, however many cycles there are; the catalyst's scores of what was kept take
+two bytes each. A record is numpy, and loading one imports neither torch nor a model.
 """
 
 from __future__ import annotations
@@ -71,15 +70,12 @@ class Record:
         most = int(self.dropped.max(initial=0))
         sizes = np.array([len(piece.encode()) for piece in self.pieces], np.uint32)
         header = {"kind": KIND, "layers": self.layers, "about": dict(self.about)}
+        texts = {"header": json.dumps(header, ensure_ascii=False), "text": "".join(self.pieces)}
         arrays: dict[str, Any] = {
-            "header": _bytes(json.dumps(header, ensure_ascii=False)),
-            "text": _bytes("".join(self.pieces)),
-            "sizes": sizes,
-            "ids": self.ids,
-            "tokens": self.tokens,
-            "dropped": self.dropped.astype(np.min_scalar_type(most)),
-            "novelty": self.novelty,
+            name: np.frombuffer(text.encode(), np.uint8) for name, text in texts.items()
         }
+        arrays |= {"sizes": sizes, "ids": self.ids, "tokens": self.tokens, "novelty": self.novelty}
+        arrays["dropped"] = self.dropped.astype(np.min_scalar_type(most))
         arrays |= {f"catalyst.{n}": found for n, found in enumerate(self.catalyst) if found is not None}
         np.savez_compressed(path, **arrays)
         return path.stat().st_size
@@ -106,16 +102,9 @@ class Record:
         pieces = tuple(text[a:b].decode() for a, b in zip(starts, ends, strict=True))
         tokens = file["tokens"]
         scores = (file[name] if (name := f"catalyst.{n}") in file else None for n in range(len(tokens)))
-        return cls(
-            tuple(header["layers"]),
-            tokens,
-            file["dropped"].astype(np.int32),
-            file["novelty"],
-            tuple(scores),
-            file["ids"],
-            pieces,
-            header["about"],
-        )
+        dropped, novelty = file["dropped"].astype(np.int32), file["novelty"]
+        told = (file["ids"], pieces, header["about"])
+        return cls(tuple(header["layers"]), tokens, dropped, novelty, tuple(scores), *told)
 
 
 class Recording:
@@ -154,7 +143,6 @@ class Recording:
 
     def rest(self, evidence: Sequence[Evidence], tokens: int) -> None:
         """Take note of what was read since the last cycle; it is in the last slots of every head."""
-        first = evidence[0]
         if not self.layers:
             self._begin(evidence)
         if tokens > self._dropped.shape[2]:
@@ -162,7 +150,7 @@ class Recording:
             self._dropped = np.pad(self._dropped, ((0, 0), (0, 0), (0, more)))
         new = tokens - self._read
         if new:
-            self._novelty.append(first.novelty[0, 0, -new:].float().cpu().numpy().astype(np.float16))
+            self._novelty.append(evidence[0].novelty[0, 0, -new:].float().cpu().numpy().astype(np.float16))
         self._read = tokens
 
     def _begin(self, evidence: Sequence[Evidence]) -> None:
@@ -177,17 +165,7 @@ class Recording:
         count = len(ids)
         if len(pieces) != count or self._read < count:
             raise InputError(f"{self._read} tokens were recorded, not {count}: record from the first on")
-        return Record(
-            self.layers,
-            np.array(self.tokens, np.int32),
-            self._dropped[:, :, :count].copy(),
-            np.concatenate(self._novelty)[:count],
-            tuple(self.catalyst),
-            np.array(ids, np.int32),
-            tuple(pieces),
-            about,
-        )
-
-
-def _bytes(text: str) -> npt.NDArray[np.uint8]:
-    return np.frombuffer(text.encode(), np.uint8)
+        dropped, novelty = self._dropped[:, :, :count].copy(), np.concatenate(self._novelty)[:count]
+        told = (np.array(ids, np.int32), tuple(pieces), about)
+        tokens, catalyst = np.array(self.tokens, np.int32), tuple(self.catalyst)
+        return Record(self.layers, tokens, dropped, novelty, catalyst, *told)

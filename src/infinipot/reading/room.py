@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from infinipot.errors import InputError
-from infinipot.reading.head_tail import HeadAndTail
 from infinipot.reading.plan import RECENT
 from infinipot.reading.session import PotSession
+from infinipot.reading.state import HeadAndTail
 
 
 def before_question(session: PotSession, count: int, most: int, final: bool = False) -> None:
@@ -41,9 +41,8 @@ def make_room_for_catalyst(session: PotSession) -> None:
     if pot.room >= len(session.catalyst):
         return
     if session.state.exhausts_pot or not session.distils or not pot.room:
-        raise InputError(
-            "this reader's pot was filled by its answer", remedy="use ask(), or fork() before answer()"
-        )
+        remedy = "use ask(), or fork() before answer()"
+        raise InputError("this reader's pot was filled by its answer", remedy=remedy)
     kept, catalyst = session.config.kept, session.catalyst
     budget = max(kept, session.config.capacity - len(catalyst)) if session.fills_tail else kept
     session.catalyst = catalyst[-pot.room :]
@@ -57,11 +56,9 @@ def require(session: PotSession, count: int, after: int) -> None:
     """Refuse tokens that would not fit beside even the smallest pot."""
     config = session.config
     if not session.mode.grows and count + after + max(1, config.opening) > config.capacity:
-        raise InputError(
-            f"a question of {count} tokens is too long for a pot of {config.capacity}",
-            field="capacity",
-            remedy=f"shorten it or use `capacity` {config.kept + count + after}",
-        )
+        problem = f"a question of {count} tokens is too long for a pot of {config.capacity}"
+        remedy = f"shorten it or use `capacity` {config.kept + count + after}"
+        raise InputError(problem, field="capacity", remedy=remedy)
 
 
 def require_cut(session: PotSession, count: int, most: int) -> None:
@@ -69,12 +66,9 @@ def require_cut(session: PotSession, count: int, most: int) -> None:
     limit, ends = session.config.capacity - most, session.state.head_tail
     cut = ends is not None and ends.total + count > limit
     if count > limit or (cut and count > limit // 2):
-        raise InputError(
-            f"a question of {count} tokens and an answer of up to {most} are too long for a pot of "
-            f"{session.config.capacity}",
-            field="capacity",
-            remedy=f"shorten them or use `capacity` {2 * count + most}",
-        )
+        wanted = f"a question of {count} tokens and an answer of up to {most} are too long"
+        problem, least = f"{wanted} for a pot of {session.config.capacity}", 2 * count + most
+        raise InputError(problem, field="capacity", remedy=f"shorten them or use `capacity` {least}")
 
 
 def cut(session: PotSession, prompt: list[int], most: int) -> tuple[HeadAndTail, list[int]]:

@@ -1,7 +1,6 @@
 """One pot and the forward passes into it: tokens are written, scored, and distilled when the pot is full.
 
-Knows tokens, not text: what is read and what is said is the reader's. Whatever repeats at fixed shapes is
-captured here.
+Knows tokens, not text. Whatever repeats at fixed shapes is captured here.
 """
 
 from __future__ import annotations
@@ -9,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from copy import copy
 from dataclasses import dataclass, field
+from functools import partial
 
 import torch
 from torch import Tensor
@@ -19,15 +19,13 @@ from infinipot.core.distill import distill
 from infinipot.core.pot import Pot
 from infinipot.core.rows import FixedRows
 from infinipot.core.scores import novelty
-from infinipot.core.state import State, joined
-from infinipot.errors import InputError
+from infinipot.core.state import State, damaged, joined
 from infinipot.policies.base import Policy
-from infinipot.reading.head_tail import HeadAndTail
 from infinipot.reading.held_words import HeldWords
 from infinipot.reading.model import Model
 from infinipot.reading.plan import BLOCK, CAPTURE_AFTER, RECENT, CyclePlan
 from infinipot.reading.recording import Recording
-from infinipot.reading.state import ReaderState
+from infinipot.reading.state import HeadAndTail, ReaderState
 
 
 @dataclass
@@ -135,11 +133,9 @@ class PotSession:
         try:
             known = hidden.shape[:2] == (1, 1) and self.model.logits(hidden).shape[:2] == (1, 1)
         except (RuntimeError, IndexError) as error:
-            raise InputError(
-                "this state's last token is of another model", remedy="make the pot again"
-            ) from error
+            raise damaged("last token is of another model") from error
         if not known:
-            raise InputError("this state's last token is damaged", remedy="make the pot again")
+            raise damaged("last token is damaged")
         return hidden
 
     # One forward ----------------------------------------------------------------
@@ -149,21 +145,18 @@ class PotSession:
         tokens: Sequence[int],
         distil: bool = False,
         recent: int = 0,
-        budget: int | None = None,
+        budget: int = 0,
         scored: bool = True,
     ) -> Tensor:
-        """Run tokens, and the catalyst in the same pass if the pot is to be distilled after them.
+        """Run tokens, and the catalyst in the same pass if the pot is to be distilled after them to `budget`.
 
-        Returns the last token's hidden state [1, 1, H]. Novelty is not computed for tokens that will
-        never be `scored`: a final answer's.
+        Returns the last token's hidden state [1, 1, H]. Novelty is not computed for tokens that will never
+        be `scored`: a final answer's. Without a budget |C| slots are left.
         """
-        plan = self.plan(len(tokens), distil, recent, budget, scored)
+        plan = self._plan(len(tokens), distil, recent, budget or self.config.kept, scored)
         ids = self._ids([*tokens, *(self.catalyst if distil else [])])
         inputs = [ids] if self.state.last_hidden is None else [ids, self.state.last_hidden]
-
-        def compute(ids: Tensor, before: Tensor | None = None) -> Tensor:
-            return self._run(plan, ids, before)
-
+        compute = partial(self._run, plan)
         if self.graphs is not None and self.recording is None and plan.repeats(self.config.kept):
             hidden: Tensor = self.graphs.run(plan, inputs, compute, often=self.capture_after)
         else:
@@ -176,20 +169,15 @@ class PotSession:
             self.state.tail_was_filled = plan.budget > self.config.kept
         return hidden
 
-    def plan(
-        self, tokens: int, distil: bool, recent: int = 0, budget: int | None = None, scored: bool = True
-    ) -> CyclePlan:
+    def _plan(self, tokens: int, distil: bool, recent: int, budget: int, scored: bool) -> CyclePlan:
         """Plan one forward of so many tokens from where the pot is now."""
-        budget = self.config.kept if budget is None else budget
         recent = min(recent, budget // 4, budget - self.config.opening)
         first, follows = self.pot.pot_layers[0], self.state.last_hidden is not None
-        catalyst = len(self.catalyst) if distil else 0
-        return CyclePlan(
-            tokens, catalyst, distil, budget, recent, scored, first.fill, first.anchored, follows
-        )
+        now, catalyst = (first.fill, first.anchored, follows), len(self.catalyst) if distil else 0
+        return CyclePlan(tokens, catalyst, distil, budget, recent, scored, *now)
 
     @torch.no_grad()
-    def _run(self, plan: CyclePlan, ids: Tensor, before: Tensor | None) -> Tensor:
+    def _run(self, plan: CyclePlan, ids: Tensor, before: Tensor | None = None) -> Tensor:
         """Carry out a plan for ids [1, n] after the hidden state before them; return the last token's own."""
         hidden, count = before if before is not None else torch.empty(0), plan.tokens
         if ids.shape[1]:
@@ -217,12 +205,12 @@ class PotSession:
 
     def _novelty(self, hidden: Tensor, tokens: Tensor, last: Tensor | None) -> Tensor:
         """Novelty [B, n] of tokens; the very first has no past, so every token was equally likely."""
-        if last is None:
-            first = torch.full_like(tokens[:, :1], self.model.vocabulary, dtype=torch.float32).log()
-            rest = novelty(hidden[:, :-1], tokens[:, 1:], self.model.logits, self.model.vocabulary)
-            return torch.cat((first.to(rest.device), rest), dim=1)
-        before = torch.cat((last, hidden[:, :-1]), dim=1)
-        return novelty(before, tokens, self.model.logits, self.model.vocabulary)
+        head, vocabulary = self.model.logits, self.model.vocabulary
+        if last is not None:
+            return novelty(torch.cat((last, hidden[:, :-1]), dim=1), tokens, head, vocabulary)
+        first = torch.full_like(tokens[:, :1], vocabulary, dtype=torch.float32).log()
+        rest = novelty(hidden[:, :-1], tokens[:, 1:], head, vocabulary)
+        return torch.cat((first.to(rest.device), rest), dim=1)
 
     def keep_pace(self, last: bool = False) -> None:
         """Wait until the device is at most one forward behind, or not at all: then it never waits for us."""
@@ -241,13 +229,10 @@ class PotSession:
         return not exhausts_pot and fill + 1 >= self.config.capacity - len(self.catalyst)
 
     def at_fixed_shapes(self, exhausts_pot: bool) -> bool:
-        """Say whether tokens may be written at fixed shapes, as captured graphs want.
-
-        After an answer that fills the pot nobody asks what its tokens attended to, and the model's own
-        graphs serve where the pot has none.
-        """
+        """Say whether tokens may be written at fixed shapes, as captured graphs want."""
         if self.graphs is not None and not self.needs & {"last", "running"}:
             return True
+        # What an answer that fills the pot attended to is never asked; the model's own graphs serve there.
         return exhausts_pot and self.decodes_captured and FixedRows.serves(self.pot)
 
     def advance(self, token: int, exhausts_pot: bool) -> Tensor:

@@ -2,24 +2,70 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, fields
-from typing import Any
+from collections import deque
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field, fields, replace
+from typing import TypeGuard
 
 from torch import Tensor
 
-from infinipot.core.state import State
-from infinipot.errors import InputError
-from infinipot.reading.head_tail import HeadAndTail
+from infinipot.core.state import State, damaged
 
 LONGEST = 2**62
 # What states were called before; a file kept then still loads.
-FORMER = {
-    "talking": "in_dialogue",
-    "fresh": "has_undistilled",
-    "fitted": "tail_was_filled",
-    "ends": "head_tail",
-}
+FORMER = {"talking": "in_dialogue", "fresh": "has_undistilled", "fitted": "tail_was_filled"}
+FORMER["ends"] = "head_tail"
+
+
+class HeadAndTail:
+    """The first and the last tokens of everything pushed: at most as many each as a pot has entries.
+
+    Truncation as a prompt edit (LongBench's): the model never sees the middle of a long prompt.
+    """
+
+    def __init__(self, most: int) -> None:
+        self.most, self.total = most, 0
+        self.first: list[int] = []
+        self.last: deque[int] = deque(maxlen=most)
+
+    def push(self, tokens: Iterable[int]) -> None:
+        """Take note of further tokens."""
+        for token in tokens:
+            if len(self.first) < self.most:
+                self.first.append(token)
+            self.last.append(token)
+            self.total += 1
+
+    def cut(self, limit: int) -> list[int]:
+        """Everything if it fits the limit, else int(limit / 2) tokens from each end."""
+        if self.total <= limit:
+            return self.first[: self.total]
+        half = limit // 2
+        return [*self.first[:half], *list(self.last)[len(self.last) - half :]]
+
+    def state(self) -> dict[str, object]:
+        """Return it as data."""
+        return {"total": self.total, "first": list(self.first), "last": list(self.last)}
+
+    @classmethod
+    def restored(cls, state: object, most: int) -> HeadAndTail:
+        """Return it from data, which may come from a stranger."""
+        told = state if isinstance(state, dict) else {}
+        total, first, last = (told.get(name) for name in ("total", "first", "last"))
+        if type(total) is not int or not _is_tokens(first) or not _is_tokens(last):
+            raise damaged("ends of a text are damaged")
+        if not len(first) == len(last) == min(most, total):
+            raise damaged("ends of a text are not as long as they should be")
+        ends = cls(most)
+        ends.total, ends.first = total, list(first)
+        ends.last.extend(last)
+        return ends
+
+    def copy(self) -> HeadAndTail:
+        """Return an independent copy."""
+        twin = HeadAndTail(self.most)
+        twin.total, twin.first, twin.last = self.total, list(self.first), self.last.copy()
+        return twin
 
 
 @dataclass
@@ -47,10 +93,8 @@ class ReaderState:
 
     def copy(self) -> ReaderState:
         """Return an independent copy; tensors are replaced, never written, so they are shared."""
-        values = {one.name: getattr(self, one.name) for one in fields(self)}
-        values["pending"] = list(self.pending)
-        values["head_tail"] = self.head_tail and self.head_tail.copy()
-        return ReaderState(**values)
+        ends = self.head_tail and self.head_tail.copy()
+        return replace(self, pending=list(self.pending), head_tail=ends)
 
     def saved(self) -> State:
         """Return every field as data."""
@@ -68,34 +112,26 @@ class ReaderState:
         `cut` is the most tokens that both ends of a text hold, for recipes that never read its middle.
         """
         told = {FORMER.get(name, name): value for name, value in state.numbers.items()}
-        flags = {one.name: _flag(told, one.name) for one in fields(cls) if one.type == "bool"}
-        last = state.tensors.get("last")
+        # Older states do not say all that is true or false.
+        flags = {one.name: told.get(one.name, False) for one in fields(cls) if one.type == "bool"}
+        for name, found in flags.items():
+            if found not in (0, 1):
+                raise damaged(f"{name} is {found!r}, not true or false")
+        seconds, pending, last = told.get("seconds", 0.0), told.get("pending"), state.tensors.get("last")
+        if not isinstance(seconds, int | float) or not 0 <= seconds < LONGEST:
+            raise damaged("seconds are damaged")
+        if not _is_tokens(pending) or not all(0 <= one < vocabulary for one in pending):
+            raise damaged("pending tokens are damaged")
         return cls(
             tokens_read=state.number("tokens_read", 0, LONGEST),
-            seconds=_seconds(told.get("seconds", 0.0)),
-            pending=_pending(told.get("pending"), vocabulary),
+            seconds=float(seconds),
+            pending=list(pending),
             last_hidden=None if last is None else check(last),
             head_tail=None if cut is None else HeadAndTail.restored(told.get("head_tail"), cut),
-            **flags,
+            **{name: bool(found) for name, found in flags.items()},
         )
 
 
-def _flag(told: Mapping[str, Any], name: str) -> bool:
-    """Return a field that is true or false; older states do not say all of them."""
-    found = told.get(name, False)
-    if found not in (0, 1):
-        raise InputError(f"this state's {name} is {found!r}, not true or false", remedy="make the pot again")
-    return bool(found)
-
-
-def _seconds(found: object) -> float:
-    if not isinstance(found, int | float) or not 0 <= found < LONGEST:
-        raise InputError("this state's seconds are damaged", remedy="make the pot again")
-    return float(found)
-
-
-def _pending(found: object, vocabulary: int) -> list[int]:
-    known = isinstance(found, list) and all(type(one) is int and 0 <= one < vocabulary for one in found)
-    if not isinstance(found, list) or not known:
-        raise InputError("this state's pending tokens are damaged", remedy="make the pot again")
-    return list(found)
+def _is_tokens(found: object) -> TypeGuard[list[int]]:
+    """Say whether this is a list of whole numbers."""
+    return isinstance(found, list) and all(type(one) is int for one in found)

@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 import torch
 
+from infinipot.core.attention import LogitSpec
 from infinipot.core.pot import Pot
 from infinipot.errors import ConfigError, InputError
 from infinipot.inspect import measures, words
@@ -72,10 +73,10 @@ def test_global_scoring_is_the_first_answer_token_s_attention(monkeypatch: pytes
     seen: dict[int, torch.Tensor] = {}
     original = Pot.observe
 
-    def spy(pot: Pot, layer: int, queries: torch.Tensor, keys: torch.Tensor, *rest: object) -> None:
-        logits = queries[:, :, -1:].unflatten(1, (keys.shape[1], -1)) @ keys.unsqueeze(2).mT * rest[0]
+    def spy(pot: Pot, layer: int, queries: torch.Tensor, keys: torch.Tensor, spec: LogitSpec) -> None:
+        logits = queries[:, :, -1:].unflatten(1, (keys.shape[1], -1)) @ keys.unsqueeze(2).mT * spec.scale
         seen[layer] = logits.softmax(-1)[0, :, :, 0].mean(1)  # [Hkv, S] of the latest query
-        original(pot, layer, queries, keys, *rest)
+        original(pot, layer, queries, keys, spec)
 
     monkeypatch.setattr(Pot, "observe", spy)
     found = whole(MODEL, TOKENIZER, TEXT, QUESTION)

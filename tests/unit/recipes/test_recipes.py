@@ -17,9 +17,9 @@ from infinipot.errors import ConfigError, InputError
 from infinipot.hf.generate import generate_inputs
 from infinipot.hf.model import HFModel
 from infinipot.policies.registry import GROUP, registry
-from infinipot.reading.head_tail import HeadAndTail
 from infinipot.reading.reader import Reader
 from infinipot.reading.sampling import Generation
+from infinipot.reading.state import HeadAndTail
 from infinipot.recipes.preset import parse_knob
 from infinipot.recipes.presets import find, presets
 from infinipot.recipes.recipe import Recipe
