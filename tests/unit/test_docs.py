@@ -175,11 +175,13 @@ def test_variables_extras_and_names_exist() -> None:
 
 
 def test_routes_and_metrics_exist() -> None:
+    from prometheus_client import generate_latest
+
     from infinipot.server.http.app import ROUTERS
     from infinipot.server.http.metrics import GAUGES, Metrics
 
     routes = {route.path for router in ROUTERS for route in router.routes}
-    metrics = Metrics(lambda: dict.fromkeys(GAUGES, 0)).text().decode()
+    metrics = generate_latest(Metrics(lambda: dict.fromkeys(GAUGES, 0)).registry).decode()
     for page in OURS:
         text = prose(page)
         for route in re.findall(r"`(?:GET |POST |PUT |DELETE )?(/(?:v1/)?[a-z][\w/{}-]*)", text):

@@ -5,8 +5,7 @@ from __future__ import annotations
 import re
 import sys
 from argparse import ArgumentParser
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from importlib import import_module
 from pathlib import Path
 from typing import Annotated
@@ -38,13 +37,15 @@ def harness(words: Words = None) -> None:
     """Run lm-eval with our recipes as a model; `HELP` is what the command line shows."""
     import infinipot.eval.harness  # noqa: F401  registers the model, or says what to install
 
-    with _arguments(completed(words or [])):
-        try:
-            import_module("lm_eval.__main__").cli_evaluate()
-        except ValueError as error:
-            if "Tasks not found" not in str(error):
-                raise
-            raise ConfigError(str(error), remedy="`infinipot harness ls tasks` lists them") from error
+    before, sys.argv = sys.argv, ["lm-eval", *completed(words or [])]  # lm-eval reads the process's own
+    try:
+        import_module("lm_eval.__main__").cli_evaluate()
+    except ValueError as error:
+        if "Tasks not found" not in str(error):
+            raise
+        raise ConfigError(str(error), remedy="`infinipot harness ls tasks` lists them") from error
+    finally:
+        sys.argv = before
 
 
 def completed(words: Sequence[str]) -> list[str]:
@@ -69,13 +70,3 @@ def _named_in(config: str | None) -> set[str]:
     """The options that a file of lm-eval's gives; one that is not there lm-eval refuses itself."""
     path = Path(config or "")
     return set(re.findall(r"^(\w+):", path.read_text(), re.MULTILINE)) if path.is_file() else set()
-
-
-@contextmanager
-def _arguments(words: Sequence[str]) -> Iterator[None]:
-    """lm-eval reads the process's own arguments."""
-    before, sys.argv = sys.argv, ["lm-eval", *words]
-    try:
-        yield
-    finally:
-        sys.argv = before

@@ -54,12 +54,11 @@ def _version(wanted: bool) -> None:
         raise typer.Exit
 
 
+VERSION = typer.Option(False, "--version", callback=_version, is_eager=True, help="Show the version.")
+
+
 @app.callback()
-def root(
-    version: bool = typer.Option(
-        False, "--version", callback=_version, is_eager=True, help="Show the version."
-    ),
-) -> None:
+def root(version: bool = VERSION) -> None:
     """Read text of any length in a fixed number of KV-cache entries."""
 
 

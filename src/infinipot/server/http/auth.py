@@ -21,6 +21,7 @@ NO_KEY = "this server needs a key: send `Authorization: Bearer KEY`"
 WRONG_KEY = "this key is not known here: check it, and that its header came once only"
 OTHER_SITE = "a page of another site may not use this server: open the server's own page"
 OTHER_NAME = "this server answers to localhost only while its operator has set no key: ask localhost"
+OPEN = {("/health", "GET"), ("/health", "HEAD")}
 LOCAL_NAMES = frozenset({"localhost", "127.0.0.1", "::1"})
 
 
@@ -67,7 +68,7 @@ class AuthMiddleware:
         if scope["type"] == "websocket":  # no route of ours is one
             await send({"type": "websocket.close", "code": 1008})
             return
-        if scope["type"] == "http" and not _is_open(scope):
+        if scope["type"] == "http" and (scope["path"], scope["method"]) not in OPEN:
             try:
                 scope.setdefault("state", {})["tenant"] = self._tenant(scope["method"], Headers(scope=scope))
             except ApiError as refused:
@@ -89,10 +90,6 @@ class AuthMiddleware:
         if self._names is not None and _name(headers.get("host", "")) not in self._names:
             raise ApiError(403, OTHER_NAME, code="unknown_host")
         return tenant
-
-
-def _is_open(scope: Scope) -> bool:
-    return scope["path"] == "/health" and scope["method"] in ("GET", "HEAD")
 
 
 def _key(headers: Headers) -> bytes | None:

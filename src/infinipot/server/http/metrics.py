@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from infinipot.server.scheduler.requests import Answered, Event, Piece, Reading
@@ -52,10 +52,6 @@ class Metrics:
         self.cached = counter("tokens_cached", "Tokens known before.")
         self.written = counter("tokens_generated", "Tokens generated.")
         self.cycles = counter("cycles", "Distillations.")
-
-    def text(self) -> bytes:
-        """Return the exposition."""
-        return generate_latest(self.registry)
 
 
 class RequestMetrics:

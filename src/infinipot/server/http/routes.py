@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from fastapi import APIRouter, Request
-from prometheus_client import CONTENT_TYPE_LATEST
+from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
 from starlette.responses import FileResponse, HTMLResponse, JSONResponse, Response
 
 from infinipot.server.http.errors import ApiError
@@ -46,7 +46,8 @@ async def ready(service: Served) -> Response:
 @router.get("/metrics", response_class=Response)
 async def metrics(service: Served) -> Response:
     """Return numbers for Prometheus."""
-    return Response(await asyncio.to_thread(service.metrics.text), media_type=CONTENT_TYPE_LATEST)
+    text = await asyncio.to_thread(generate_latest, service.metrics.registry)
+    return Response(text, media_type=CONTENT_TYPE_LATEST)
 
 
 @router.get("/v1/state")
@@ -85,7 +86,8 @@ async def completions(caller: Caller, asked: CompletionBody) -> Response:
     """Go on from a text of any length."""
     caller.service.check_model(asked.model)
     options = asked.options(caller.service.settings.max_tokens)
-    return await _answer(caller, asked, requests.CompletionRequest(caller.tenant, asked.text, options))
+    text = asked.prompt if isinstance(asked.prompt, str) else asked.prompt[0]
+    return await _answer(caller, asked, requests.CompletionRequest(caller.tenant, text, options))
 
 
 async def _answer(caller: Caller, asked: AnswerBody, wanted: requests.Request) -> Response:

@@ -148,11 +148,6 @@ class CompletionBody(AnswerBody):
 
     prompt: Text | Annotated[list[Text], Field(min_length=1, max_length=1)]
 
-    @property
-    def text(self) -> str:
-        """Return the prompt."""
-        return self.prompt if isinstance(self.prompt, str) else self.prompt[0]
-
 
 # What answers look like: OpenAI's objects, llama.cpp's progress, and pots.
 

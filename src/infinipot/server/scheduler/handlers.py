@@ -8,9 +8,10 @@ It returns its last event, which is put once the slot is free. Knows neither thr
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Callable, Generator
 from concurrent.futures import Future
 from dataclasses import dataclass, field
+from itertools import chain
 from typing import Any, TypeVar
 
 from infinipot.errors import ConfigError, InputError
@@ -108,7 +109,8 @@ def _read_into_pot(running: Running, request: requests.ReadIntoPot) -> Steps[req
             reader.restore(state)
             del state
         known = reader.tokens_read
-        text = TextProgress(reader.tokenizer, _pieces(request), size=lambda piece: len(piece.encode()))
+        pieces = chain(["\n\n"] if request.append else [], read_text(request.file))
+        text = TextProgress(reader.tokenizer, pieces, size=lambda piece: len(piece.encode()))
         for step in reader.reading_tokens(text.tokens()):
             done = text.read(step.tokens_read - known)
             running.handle.put(requests.Reading(step, step.tokens_read, known, None, step.seconds, done))
@@ -117,12 +119,6 @@ def _read_into_pot(running: Running, request: requests.ReadIntoPot) -> Steps[req
     finally:
         running.background(library.let_go, request)
     return requests.Kept(card, request.name)
-
-
-def _pieces(request: requests.ReadIntoPot) -> Iterator[str]:
-    if request.append:
-        yield "\n\n"
-    yield from read_text(request.file)
 
 
 def _set_question(reader: Reader, options: requests.AnswerOptions, text: str) -> None:

@@ -12,8 +12,8 @@ from infinipot.errors import StoreError
 from infinipot.reading.held_words import Word, words_of
 from infinipot.reading.reader import Reader
 from infinipot.recipes.recipe import Recipe
-from infinipot.server.scheduler.memory_bound import MemoryBound
 from infinipot.server.scheduler.requests import ReadIntoPot
+from infinipot.server.scheduler.slots import MemoryBound
 from infinipot.server.settings import PUBLIC
 from infinipot.store import Card, PotStore, match
 

@@ -26,11 +26,10 @@ from infinipot.reading.sequence import Sequence
 from infinipot.recipes.recipe import Recipe
 from infinipot.server.scheduler import requests
 from infinipot.server.scheduler.handlers import Running
-from infinipot.server.scheduler.memory_bound import MemoryBound
 from infinipot.server.scheduler.pot_library import PotLibrary, tenant_store
 from infinipot.server.scheduler.prompts import conversation_names
 from infinipot.server.scheduler.requests import BusyError, FaultError, RequestHandle, error_for_caller
-from infinipot.server.scheduler.slots import Slots
+from infinipot.server.scheduler.slots import MemoryBound, Slots
 from infinipot.store import PotStore
 
 log = logging.getLogger("infinipot.server")
