@@ -52,16 +52,15 @@ def key(row: Row) -> tuple[str, str]:
 @contextmanager
 def opened(path: Path, manifest: Manifest) -> Iterator[Folder]:
     """Open a run's folder to write to it: new, to be resumed, or to get further cells."""
-    try:
-        path.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise InputError(f"cannot make {path}: {reason(error)}") from error
     lock = FileLock(path / LOCK)
     try:
+        path.mkdir(parents=True, exist_ok=True)
         lock.acquire(timeout=0)
     except Timeout:
         problem = f"another process is writing to {path}"
         raise ConfigError(problem, field="out", remedy="wait for its end, or use another `out`") from None
+    except OSError as error:
+        raise InputError(f"cannot make {path}: {reason(error)}") from error
     try:
         _agree(path, manifest)
         rows = _mended(path / ROWS)
@@ -149,11 +148,8 @@ def _agree(path: Path, manifest: Manifest) -> None:
             more = f" and {len(found) - 3} more" if len(found) > 3 else ""
             problem = f"{path} holds another run; different there and here: {', '.join(found[:3])}{more}"
             raise ConfigError(problem, field="out", remedy="use another `out`")
-        manifest = {
-            **old,
-            "cells": {**old["cells"], **manifest["cells"]},
-            "sessions": [*old["sessions"], *manifest["sessions"]],
-        }
+        sessions = [*old["sessions"], *manifest["sessions"]]
+        manifest = {**old, "cells": {**old["cells"], **manifest["cells"]}, "sessions": sessions}
     elif (path / ROWS).exists():
         raise ConfigError(f"{path} has rows and no {MANIFEST}", field="out", remedy="use another `out`")
     with writing(path / MANIFEST) as stream:

@@ -21,23 +21,18 @@ from infinipot.recipes.presets import find
 from infinipot.recipes.recipe import Recipe
 from infinipot.text.tokenizer import Format
 
-BY_TASK = "by-task"
-"""The catalyst of LongBench's table: `question` for tasks that ask one, `general` for the others."""
-
+BY_TASK = "by-task"  # LongBench's catalyst: `question` for tasks that ask one, `general` for the others
 POOLS = ("pool", "pooling")
 
 
 @dataclass(frozen=True)
 class Grid:
-    """The values of every option that was asked for; an option that is not there is the preset's own.
-
-    options  further sizes of `recipes.options` and settings of recipes, as values or as texts.
-    """
+    """The values of every option that was asked for; an option that is not there is the preset's own."""
 
     recipes: tuple[str, ...] = ("infinipot",)
     capacities: tuple[int, ...] = (DEFAULT_CAPACITY,)
     catalysts: tuple[str, ...] = (QUESTION,)
-    options: Mapping[str, tuple[Any, ...]] = field(default_factory=dict)
+    options: Mapping[str, tuple[Any, ...]] = field(default_factory=dict)  # sizes and settings, or their texts
 
     def cells(self, format: Format = "plain") -> tuple[Cell, ...]:
         """Return every cell once, in the order asked for."""
@@ -83,8 +78,9 @@ class Cell:
     def name(self) -> str:
         """What the cell is called in rows and tables; two cells differ if and only if their names do."""
         preset = self.recipe.preset
-        words = [preset.name, *([str(self.recipe.config.capacity)] if preset.sized else [])]
-        words += [*self._sizes(), *self._settings()]
+        words = [preset.name, *([str(self.recipe.config.capacity)] if preset.sized else []), *self._sizes()]
+        given = {name: self.recipe.knobs.get(name, usual) for name, usual in preset.knobs.items()}
+        words += [f"{name}={_plain(v)}" for name, v in given.items() if v != preset.knobs[name]]
         if self.catalyst:
             words.append(self.catalyst if len(self.catalyst.split()) == 1 else f'"{self.catalyst}"')
         return " ".join(words)
@@ -101,13 +97,6 @@ class Cell:
                     yield f"step={self.recipe.step}" if preset.step else f"keep={config.kept}"
             elif getattr(config, size.name) != getattr(usual, size.name):
                 yield f"{size.name}={_plain(getattr(config, size.name))}"
-
-    def _settings(self) -> Iterator[str]:
-        """Yield the settings that are not the preset's own."""
-        given = self.recipe.knobs
-        for knob, usual in self.recipe.preset.knobs.items():
-            if given.get(knob, usual) != usual:
-                yield f"{knob}={_plain(given[knob])}"
 
     def describe(self) -> dict[str, Any]:
         """Return every parameter as JSON-ready data; null where one means nothing to the recipe."""

@@ -9,6 +9,7 @@ log-likelihood begins with BOS once, where `hf` adds its prefix token to a text 
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property, reduce
 from importlib import import_module
@@ -195,7 +196,7 @@ _registry.register_model("infinipot")(InfiniPotLM)
 
 def _batches(wanted: Sequence[Generation], most: int) -> list[list[int]]:
     """Requests that want the same, at most so many at a time; a drawn answer, with its seed, is alone."""
-    groups: dict[Generation, list[int]] = {}
+    groups = defaultdict[Generation, list[int]](list)
     for index, one in enumerate(wanted):
-        groups.setdefault(one, []).append(index)
+        groups[one].append(index)
     return [group[start : start + most] for group in groups.values() for start in range(0, len(group), most)]

@@ -12,7 +12,6 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
-from infinipot.core.config import DEFAULT_MODE, ReadingMode
 from infinipot.core.pot import Pot
 from infinipot.core.rows import Rows
 from infinipot.core.scores import VOCAB_LOGITS
@@ -30,16 +29,9 @@ class Recorder:
 
     def __init__(self, model: Model) -> None:
         self.model, self.device, self.vocabulary = model, model.device, model.vocabulary
+        self.new_pot, self.logits = model.new_pot, model.logits
         self.last: Tensor | None = None  # [1, 1, H] before the next token
         self._taken: list[tuple[Tensor, Tensor]] = []
-
-    def new_pot(self, capacity: int, keep: int, mode: ReadingMode = DEFAULT_MODE) -> Pot:
-        """Return an empty pot with the model's layers."""
-        return self.model.new_pot(capacity, keep, mode)
-
-    def logits(self, hidden: Tensor) -> Tensor:
-        """Next-token logits [..., V] of hidden states [..., H]."""
-        return self.model.logits(hidden)
 
     def forward(self, tokens: Tensor, pot: Pot | Rows) -> Tensor:
         """Write tokens [1, n] into the pot; take down all but the catalyst's."""
@@ -73,12 +65,10 @@ class Likelihood:
         self._read: list[int] | None = None  # what the reader holds
 
     def end(self, context: list[int], end: list[int], prompt_tokens: int) -> tuple[float, bool]:
-        """Log p of the end after the context, and whether each of its tokens is the likeliest.
-
-        The context's last `prompt_tokens` are written together with the end, behind all else.
-        """
+        """Log p of the end after the context, and whether each of its tokens is the likeliest."""
         if not end:
             return 0.0, True
+        # The context's last `prompt_tokens` are written together with the end, behind all else.
         text, prompt = part([*context, *end], prompt_tokens + len(end), 0, self._reader)
         reader = self._after(text)
         _write(reader, prompt)
@@ -139,11 +129,8 @@ def untouched(recipe: Recipe, model: Model, tokenizer: Tokenizer) -> Reader:
 
 
 def part(tokens: list[int], last: int, after: int, reader: Reader) -> tuple[list[int], list[int]]:
-    """Part tokens into a text to be read and a prompt of the `last` ones; `after` more are to come.
-
-    Reading leaves room for a catalyst, so where all fits the prompt is at least as long: then
-    nothing is ever distilled.
-    """
+    """Part tokens into a text to be read and a prompt of the `last` ones; `after` more are to come."""
+    # Reading leaves room for a catalyst: where all fits and the prompt is as long, nothing is ever distilled.
     fits = reader.session.mode.grows or len(tokens) + after <= reader.config.capacity
     cut = max(0, len(tokens) - (max(last, len(reader.session.catalyst)) if fits else last))
     return tokens[:cut], tokens[cut:]

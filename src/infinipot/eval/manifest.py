@@ -97,10 +97,8 @@ def commit() -> str | None:
 def _flat(value: Any, name: str = "") -> dict[str, Any]:
     if not isinstance(value, dict):
         return {name: value}
-    found: dict[str, Any] = {}
-    for key, part in value.items():
-        found |= _flat(part, f"{name} {key}".strip())
-    return found
+    parts = (_flat(part, f"{name} {key}".strip()) for key, part in value.items())
+    return {key: part for found in parts for key, part in found.items()}
 
 
 def _brief(value: Any) -> str:

@@ -9,8 +9,7 @@ from typing import Any
 
 from infinipot.common.plots import COLOURS, GREY, MARKERS, Draw, Picture, picture, pyplot
 from infinipot.common.sizes import short
-from infinipot.eval.results import Section, Series
-from infinipot.eval.stats import Estimate, estimate, macro
+from infinipot.eval.results import Estimate, Section, Series, estimate, macro
 from infinipot.eval.tables import shown, values
 
 ABLATIONS = ("novelty", "catalyst", "pool", "keep", "tail")

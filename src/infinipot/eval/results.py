@@ -1,14 +1,17 @@
-"""Runs read back from their folders, and which of them may stand in one report.
+"""Runs read back from their folders, which of them may stand in one report, and means of their scores.
 
 Runs of different tasks may; within a task everything but the cells must be the same, and across tasks
 the model, the seed and the versions. What differs is named, and `mix` allows it, said on the page.
+Intervals are of 95%: Wilson's for right-or-wrong scores, a seeded bootstrap for others.
 """
 
 from __future__ import annotations
 
+import random
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from math import sqrt
 from pathlib import Path
 from statistics import fmean
 from typing import Any
@@ -16,11 +19,12 @@ from typing import Any
 from infinipot.errors import ConfigError, InputError
 from infinipot.eval.folder import Row, key, read_manifest, read_rows
 from infinipot.eval.manifest import Manifest, differences
-from infinipot.eval.stats import estimate
 from infinipot.eval.tasks.task import BadRow
 
 OF_TASK = ("task", "options", "examples")  # may differ between runs of different tasks
 SETTINGS = ("versions", "seed", "model")
+Z = 1.959964  # of 95%
+RESAMPLES = 1000
 
 
 @dataclass(frozen=True)
@@ -177,3 +181,46 @@ def _summed(name: str, rows: list[Row]) -> dict[str, Any]:
         "errors": sum(row["score"] is None for row in rows),
         "seconds": round(fmean(seconds), 4) if seconds else 0.0,
     }
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """A mean, the interval it lies in, and how many scores it is of."""
+
+    mean: float
+    low: float
+    high: float
+    count: int
+
+
+def estimate(scores: Sequence[float]) -> Estimate | None:
+    """Return the mean of some scores; None where there are none."""
+    if scores and set(scores) <= {0.0, 1.0}:
+        return Estimate(fmean(scores), *wilson(sum(scores), len(scores)), len(scores))
+    return bootstrapped(scores)
+
+
+def macro(groups: Sequence[Sequence[float]]) -> Estimate | None:
+    """Return the mean of the groups' means, as `bootstrapped` does where there are several groups."""
+    groups = [group for group in groups if group]
+    return bootstrapped(*groups) if len(groups) > 1 else estimate(groups[0] if groups else ())
+
+
+def bootstrapped(*groups: Sequence[float]) -> Estimate | None:
+    """Return the mean of the groups' means, of any numbers; numbers are redrawn within their groups."""
+    if not any(groups):
+        return None
+    source = random.Random(0)
+    redrawn = (fmean(fmean(source.choices(g, k=len(g))) for g in groups) for _ in range(RESAMPLES))
+    means = sorted(redrawn)
+    low, high = means[int(0.025 * RESAMPLES)], means[int(0.975 * RESAMPLES) - 1]
+    return Estimate(fmean(map(fmean, groups)), low, high, sum(map(len, groups)))
+
+
+def wilson(right: float, count: int) -> tuple[float, float]:
+    """Wilson's score interval of a share."""
+    share, spread = right / count, Z * Z / count
+    middle = (share + spread / 2) / (1 + spread)
+    half = Z / (1 + spread) * sqrt(share * (1 - share) / count + spread / (4 * count))
+    # Rounding would leave the share itself out where it is 1: of 24 of 24, say.
+    return max(0.0, min(share, middle - half)), min(1.0, max(share, middle + half))

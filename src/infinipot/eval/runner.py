@@ -54,15 +54,12 @@ class Outcome:
 
 
 class Runner:
-    """Runs jobs, up to `batch` of one kind at a time: texts one after the other, answers together.
-
-    Readers serve as long as the recipe stays the same, whatever the question.
-    """
+    """Runs jobs, up to `batch` of one kind at a time: texts one after the other, answers together."""
 
     def __init__(self, engine: Engine, batch: int = 1) -> None:
         self.engine, self.batch = engine, batch
         self._recipe: Recipe | None = None
-        self._readers: list[Reader] = []
+        self._readers: list[Reader] = []  # serve as long as the recipe stays the same, whatever the question
 
     def run(self, jobs: Iterable[Job]) -> Iterator[tuple[Job, Outcome]]:
         """Yield every job with its outcome, in order."""

@@ -12,8 +12,7 @@ from typing import Any
 
 from infinipot.common.page import table
 from infinipot.common.sizes import short
-from infinipot.eval.results import Section, Series
-from infinipot.eval.stats import Estimate, bootstrapped, estimate, macro
+from infinipot.eval.results import Estimate, Section, Series, bootstrapped, estimate, macro
 from infinipot.eval.tasks.task import tasks
 
 ALL, AVERAGE = "all", "average"
@@ -53,10 +52,8 @@ class Table:
         """Return every number with its interval and count, one a line."""
         stream = io.StringIO()
         writer = csv.writer(stream, lineterminator="\n")
-        names = [
-            name for name, value in zip(self.columns, self.rows[0], strict=True) if isinstance(value, str)
-        ]
-        writer.writerow([*names, "column", "score", "low", "high", "rows"])
+        words = [value for value in self.rows[0] if isinstance(value, str)]  # these columns come first
+        writer.writerow([*self.columns[: len(words)], "column", "score", "low", "high", "rows"])
         for row in self.rows:
             words = [value for value in row if isinstance(value, str)]
             for name, value in zip(self.columns, row, strict=True):
@@ -80,9 +77,8 @@ def shown(fact: Any) -> str:
 
 def values(section: Section, fact: str) -> list[Any]:
     """Return every value a fact has in a section: numbers by size, words as they come."""
-    found = dict.fromkeys(
-        row["facts"][fact] for one in section.series for row in one.rows if fact in row["facts"]
-    )
+    facts = (row["facts"] for one in section.series for row in one.rows)
+    found = dict.fromkeys(told[fact] for told in facts if fact in told)
     numbers = all(isinstance(value, int | float) for value in found)
     return sorted(found) if numbers else list(found)
 
@@ -122,12 +118,13 @@ def _twins(section: Section) -> Table:
     """Rows of a task and of its LongBench-E twin as one task, where both are there."""
     names = values(section, "task")
     both = any(f"{name}_e" in names for name in names)
-    series = [replace(one, rows=[_base(row) for row in one.rows]) for one in section.series if both]
+    series = []
+    for one in section.series if both else ():
+        bases = [row["facts"]["task"].removesuffix("_e") for row in one.rows]
+        pairs = zip(one.rows, bases, strict=True)
+        rows = [{**row, "facts": {**row["facts"], "task": base}} for row, base in pairs]
+        series.append(replace(one, rows=rows))
     return _by_task(replace(section, series=series), "By task, rows of LongBench and LongBench-E together")
-
-
-def _base(row: dict[str, Any]) -> dict[str, Any]:
-    return {**row, "facts": {**row["facts"], "task": row["facts"]["task"].removesuffix("_e")}}
 
 
 def _buckets(section: Section) -> Table:
@@ -161,12 +158,6 @@ def _plain(value: Value, last: bool) -> str:
     return f"{number} [{100 * value.low:.1f}, {100 * value.high:.1f}]" if last else number
 
 
-_TABLES: dict[str, Callable[[Section], Table]] = {
-    "length": _by_length,
-    "depth": _by_depth,
-    "task": _by_task,
-    "twins": _twins,
-    "buckets": _buckets,
-    "difference": _difference,
-}
-"""What a task's declaration may name; the difference to the first cell ends every report."""
+# What a task's declaration may name; the difference to the first cell ends every report.
+_TABLES: dict[str, Callable[[Section], Table]] = {"length": _by_length, "depth": _by_depth, "task": _by_task}
+_TABLES |= {"twins": _twins, "buckets": _buckets, "difference": _difference}

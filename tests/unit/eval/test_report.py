@@ -16,8 +16,7 @@ from infinipot.errors import ConfigError, InputError
 from infinipot.eval.grid import Grid
 from infinipot.eval.plots import budget, compared
 from infinipot.eval.report import report
-from infinipot.eval.results import load, sections
-from infinipot.eval.stats import bootstrapped, estimate, macro, wilson
+from infinipot.eval.results import bootstrapped, estimate, load, macro, sections, wilson
 from toy_eval import kept_run
 
 PASSKEY = [

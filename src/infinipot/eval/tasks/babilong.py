@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import cache
+from functools import partial
 from typing import Any
 
 from infinipot.common.suggest import hint
@@ -20,17 +20,8 @@ from infinipot.recipes.option import Option
 
 HOW = "get https://huggingface.co/datasets/RMT-team/babilong and save each part as LENGTH_TASK.jsonl"
 NEW_TOKENS = 20
+prompts = partial(official, "babilong_prompts.json")  # by the name of the task
 _FILE = re.compile(r"(?P<length>\w+)_(?P<task>qa\d+)\.jsonl(\.xz|\.gz)?")
-
-
-@dataclass(frozen=True)
-class Prompt:
-    """What is official about one task."""
-
-    instruction: str
-    examples: str
-    format: str
-    labels: list[str]
 
 
 @dataclass(frozen=True)
@@ -47,47 +38,36 @@ class BABILong(FileTask):
         super().__post_init__()
 
     @property
-    def prompt(self) -> Prompt:
-        """What is official about its task."""
-        return prompts()[self.name.rpartition("_")[2]]
+    def prompt(self) -> Mapping[str, Any]:
+        """What is official about the task: `instruction`, `examples`, `format` and `labels`."""
+        found: Mapping[str, Any] = prompts()[self.name.rpartition("_")[2]]
+        return found
 
     def score(self, prediction: str, example: Example) -> float:
         """1 if the first sentence names the target and no other label but those of the question, else 0."""
         said = prediction.lower().split(".")[0].split("<context>")[0].split("<example>")[0]
-        labels = {label.lower() for label in self.prompt.labels}
+        labels = {label.lower() for label in self.prompt["labels"]}
         named = {label for label in labels if label in said and label not in example.query.lower()}
         return float(named == {example.answers[0].lower()})
 
     def example(self, row: Row) -> Example:
         """Make an example of a row; RowError if the row does not allow it."""
-        target, question = row.text("target", blank=False), row.text("question", blank=False).strip()
+        target, asked = row.text("target", blank=False), row.text("question", blank=False).strip()
         prompt, (length, _, task) = self.prompt, self.name.rpartition("_")
-        if target.lower() not in (label.lower() for label in prompt.labels):
+        if target.lower() not in (label.lower() for label in prompt["labels"]):
             raise RowError(f"'target' is '{target}', which is no label of this task")
-        before = (prompt.instruction, prompt.examples, prompt.format, "<context>\n")
-        return Example(
-            id=f"{self.name}-{row.line}",
-            text="\n\n".join(before) + row.text("input", blank=False).strip(),
-            question=f"\n</context>\n\nQuestion: {question}",
-            answers=(target,),
-            new_tokens=NEW_TOKENS,
-            query=question,
-            bare=True,
-            facts={"length": length, "task": task},
-        )
-
-
-@cache
-def prompts() -> Mapping[str, Prompt]:
-    """Return what is official about each task."""
-    return {name: Prompt(**found) for name, found in official("babilong_prompts.json").items()}
+        before = (prompt["instruction"], prompt["examples"], prompt["format"], "<context>\n")
+        text = "\n\n".join(before) + row.text("input", blank=False).strip()
+        question = f"\n</context>\n\nQuestion: {asked}"
+        name, facts = f"{self.name}-{row.line}", {"length": length, "task": task}
+        return Example(name, text, question, (target,), NEW_TOKENS, asked, bare=True, facts=facts)
 
 
 def _make(options: Mapping[str, Any]) -> Several:
     folder = data_folder(options["data"], HOW)
     matches = (_FILE.fullmatch(path.name) for path in folder.iterdir())
-    there = sorted({(match["length"], match["task"]) for match in matches if match}, key=_by_length)
-    lengths = options["lengths"] or tuple(dict.fromkeys(length for length, _ in there))
+    there = {(match["length"], match["task"]) for match in matches if match}
+    lengths = options["lengths"] or sorted({length for length, _ in there}, key=_tokens)
     tasks = options["tasks"] or sorted({task for _, task in there})
     names = [f"{length}_{task}" for length in lengths for task in tasks]
     if not names:
@@ -95,9 +75,8 @@ def _make(options: Mapping[str, Any]) -> Several:
     return Several("babilong", [BABILong(name, folder) for name in names])
 
 
-def _by_length(one: tuple[str, str]) -> tuple[float, str]:
-    digits, unit = re.sub(r"\D", "", one[0]), one[0][-1:].lower()
-    return float(digits or 0) * {"k": 1e3, "m": 1e6}.get(unit, 1), one[1]
+def _tokens(length: str) -> float:
+    return float(re.sub(r"\D", "", length) or 0) * {"k": 1e3, "m": 1e6}.get(length[-1:].lower(), 1)
 
 
 TASK = TaskType(

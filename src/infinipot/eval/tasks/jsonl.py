@@ -12,6 +12,7 @@ import lzma
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cache
 from importlib.resources import files
 from pathlib import Path
 from typing import IO, Any, ClassVar, TypeVar
@@ -113,6 +114,7 @@ def _typed(name: str, value: object, kind: type[T], wanted: str) -> T:
     return value
 
 
+@cache
 def official(file: str) -> dict[str, Any]:
     """Return what is official about each part of a task, by name."""
     found: dict[str, Any] = json.loads((files("infinipot.eval.tasks") / file).read_text("utf-8"))

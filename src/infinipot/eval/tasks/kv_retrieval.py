@@ -40,16 +40,11 @@ class KVRetrieval(FileTask):
         wanted = (row.text("key", blank=False), row.text("value", blank=False))
         place = self._move(pairs, wanted)
         asked = f'Key: "{wanted[0]}"'
-        return Example(
-            id=f"{self.name}-{row.line}",
-            text=OPENING + "{" + ",\n ".join(f'"{key}": "{value}"' for key, value in pairs) + "}",
-            question=f"\n\n{asked}\nCorresponding value:",
-            answers=(wanted[1],),
-            new_tokens=NEW_TOKENS,
-            query=asked,
-            bare=True,
-            facts={"keys": len(pairs), "gold": place, "depth": round(place / max(1, len(pairs) - 1), 4)},
-        )
+        text = OPENING + "{" + ",\n ".join(f'"{key}": "{value}"' for key, value in pairs) + "}"
+        question = f"\n\n{asked}\nCorresponding value:"
+        facts = {"keys": len(pairs), "gold": place, "depth": round(place / max(1, len(pairs) - 1), 4)}
+        name, answers = f"{self.name}-{row.line}", (wanted[1],)
+        return Example(name, text, question, answers, NEW_TOKENS, asked, bare=True, facts=facts)
 
     def _move(self, pairs: list[Pair], wanted: Pair) -> int:
         """Put the wanted pair where it should stand; return that place."""

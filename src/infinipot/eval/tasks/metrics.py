@@ -62,18 +62,13 @@ def rouge_zh(prediction: str, reference: str) -> float:
 
 
 def classification(prediction: str, reference: str, classes: Sequence[str]) -> float:
-    """One over the number of classes named, if the right one is among them.
-
-    A class whose name is part of the right one's does not count: but the official loop
-    removes from the list it walks, so it never looks at the class after a removed one.
-    """
+    """One over the number of classes named, if the right one is among them."""
     named = [name for name in classes if name in prediction]
-    position = 0
-    while position < len(named):
-        name = named[position]
+    # A class whose name is part of the right one's does not count. As the official loop, this one removes
+    # from the list it walks, so the class after a removed one is never looked at.
+    for name in named:
         if name in reference and name != reference:
             named.remove(name)
-        position += 1
     return 1.0 / len(named) if reference in named else 0.0
 
 
@@ -95,7 +90,7 @@ def code_similarity(prediction: str, reference: str) -> float:
     return round(percent) / 100
 
 
-METRICS: dict[str, Callable[[str, str], float]] = {
+METRICS: dict[str, Callable[[str, str], float]] = {  # by the name a task's description uses
     "code": code_similarity,
     "count": count,
     "f1": f1,
@@ -105,7 +100,6 @@ METRICS: dict[str, Callable[[str, str], float]] = {
     "rouge": rouge,
     "rouge_zh": rouge_zh,
 }
-"""By the name a task's description uses; `classification` needs the classes too and is not here."""
 
 
 def normalise(text: str) -> str:

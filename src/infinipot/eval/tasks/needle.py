@@ -89,16 +89,14 @@ class Hay:
         return self.path.name if self.path else "noise"
 
     def bale(self, count: Count, tokens: int, trial: int) -> tuple[str, float]:
-        """Return about that many tokens, to a sentence's end, and how often the whole hay is in them.
-
-        Texts are taken in order, and again from the first after the last; each trial begins at another one.
-        """
+        """Return about that many tokens, to a sentence's end, and how often the whole hay is in them."""
         source = self._from(trial)
         size = _fitting(source, count, tokens)
         text = passkey.repeated(source, size + 1)  # one more, to see whether a sentence ends there
         return text[: boundary(text, size)], size / len(source)
 
     def _from(self, trial: int) -> str:
+        """Return all texts in order, those before the first one at the end; each trial has another first."""
         order = list(range(len(self.texts)))
         random.Random(self.seed).shuffle(order)
         start = order[trial % len(order)]

@@ -25,12 +25,7 @@ Count = Callable[[str], int]  # tokens of a text
 
 @dataclass(frozen=True)
 class Example:
-    """One text, one question, and the right answers.
-
-    `bare` means that text and question are a complete prompt as they are; otherwise the
-    prompt format puts its own words between them. `chat` says whether they go into the
-    model's chat template; None leaves that to the model.
-    """
+    """One text, one question, and the right answers."""
 
     id: str  # the same in every run, and of no other example of the task
     text: str  # goes into the pot
@@ -38,8 +33,8 @@ class Example:
     answers: tuple[str, ...]
     new_tokens: int
     query: str = ""  # what the question catalyst (CaP-Q) asks; the question where empty
-    bare: bool = False
-    chat: bool | None = None
+    bare: bool = False  # text and question are a whole prompt; else the prompt format puts words between
+    chat: bool | None = None  # whether they go into the model's chat template; None leaves that to the model
     one_line: bool = False  # the answer ends at a newline, after at least one token
     classes: tuple[str, ...] = ()  # the answer is one of these, where there are any
     facts: Mapping[str, str | int | float] = field(default_factory=dict)  # length, depth, ...: go into rows
@@ -80,19 +75,14 @@ class Task(Part, Protocol):
 
 @dataclass(frozen=True)
 class TaskType:
-    """What a task's file declares as `TASK`: all that the command line, the runner and the report need.
-
-    make      gets a value for each option, and the `seed`.
-    catalyst  the catalyst where the user names none.
-    tables    the tables of a report, by their names in `eval/tables.py`.
-    """
+    """What a task's file declares as `TASK`: all that the command line, the runner and the report need."""
 
     name: str
     help: str
     options: tuple[Option, ...]
-    make: Callable[[Mapping[str, Any]], Task]
-    catalyst: str = "question"
-    tables: tuple[str, ...] = ("task", "length")
+    make: Callable[[Mapping[str, Any]], Task]  # gets a value for each option, and the `seed`
+    catalyst: str = "question"  # where the user names none
+    tables: tuple[str, ...] = ("task", "length")  # of a report, by their names in `eval/tables.py`
 
 
 @dataclass(frozen=True)

@@ -64,16 +64,9 @@ class VariableTracking:
         places = sorted(source.randint(0, len(lines)) for _ in chain)
         for place, statement in reversed(list(zip(places, chain, strict=True))):
             lines.insert(place, statement)
-        return Example(
-            id=f"{length}-{trial}",
-            text=OPENING + "\n".join(lines),
-            question=question,
-            answers=tuple(names),
-            new_tokens=10 * len(names),
-            query=query,
-            bare=True,
-            facts={"length": length, "trial": trial, "hops": self.hops},
-        )
+        text, facts = OPENING + "\n".join(lines), {"length": length, "trial": trial, "hops": self.hops}
+        most = 10 * len(names)
+        return Example(f"{length}-{trial}", text, question, tuple(names), most, query, bare=True, facts=facts)
 
 
 TASK = TaskType(
