@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from infinipot.inspect.words import shares, texts, words
+from infinipot.inspect.measures import shares, texts, words
 from infinipot.reading.recording import Record
 
 AROUND = 60  # words that are shown of a place

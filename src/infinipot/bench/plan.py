@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from infinipot.common.sizes import short
 from infinipot.common.suggest import find
 from infinipot.core.config import DEFAULT_CAPACITY
-from infinipot.errors import ConfigError
+from infinipot.errors import ConfigError, check
 from infinipot.hf.shapes import SHAPES
 
 if TYPE_CHECKING:
@@ -44,21 +44,15 @@ class Plan:
         if self.random:
             find("shape", self.random, SHAPES, field="random")
         for name, least in {"new_tokens": SKIP + 2, "threads": 1, "limit": 1}.items():
-            if (value := getattr(self, name)) is not None and value < least:
-                raise ConfigError(f"`{name}` is {value}", field=name, remedy=f"use at least {least}")
+            value = getattr(self, name)
+            check(value is None or value >= least, name, value, f"use at least {least}")
         if self.documents and not self.cycling():
             raise ConfigError(f"recipe '{self.recipes[0]}' has no cycle to measure", field="recipe")
-        self._check_lengths()
-
-    def _check_lengths(self) -> None:
         largest = max((recipe.config.capacity for recipe in self.made() if recipe.preset.bounded), default=0)
-        for length in self.lengths:
-            if length <= largest:
-                raise ConfigError(
-                    f"a text of {length} tokens fits into a pot of {largest}, so nothing would be distilled",
-                    field="lengths",
-                    remedy=f"use `lengths` {short(2 * largest)} or more, or a smaller `capacity`",
-                )
+        if (shortest := min(self.lengths, default=largest + 1)) <= largest:
+            problem = f"a text of {shortest} tokens fits into a pot of {largest}, so nothing is distilled"
+            remedy = f"use `lengths` {short(2 * largest)} or more, or a smaller `capacity`"
+            raise ConfigError(problem, field="lengths", remedy=remedy)
 
     def made(self) -> list[Recipe]:
         """Return every recipe at every capacity."""

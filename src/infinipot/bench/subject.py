@@ -107,9 +107,8 @@ def open_subject(plan: Plan) -> Subject:
     if plan.random:
         dtype = choose_dtype(kind, device)
         bare = shapes.build(plan.random, device, dtype)
-        return Subject(
-            f"{plan.random}, random weights", bare, plain.Words(), "plain", device, dtype, fuse, mixed
-        )
+        name = f"{plan.random}, random weights"
+        return Subject(name, bare, plain.Words(), "plain", device, dtype, fuse, mixed)
     loaded = load_weights(plan.model, str(device), kind)
     loaded.model.set_attn_implementation("sdpa")
     tokenizer = HFTokenizer(loaded.tokenizer, add_bos=loaded.add_bos)

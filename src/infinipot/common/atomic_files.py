@@ -33,8 +33,8 @@ def failing_to(do: str, remedy: str = "", field: str = "") -> Iterator[None]:
 
 def reason(error: OSError) -> str:
     """Say why, without where."""
-    missing = isinstance(error, FileNotFoundError)
-    return "there is no such file" if missing else (error.strerror or str(error)).lower()
+    known = {FileNotFoundError: "there is no such file", IsADirectoryError: "it is a directory"}
+    return known.get(type(error)) or (error.strerror or str(error)).lower()
 
 
 def regular(path: Path, what: str, follow: bool = False) -> Path:

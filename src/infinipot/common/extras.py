@@ -16,6 +16,5 @@ def needed_for(what: str, extra: str) -> Iterator[None]:
     except ModuleNotFoundError as error:
         if (error.name or "").partition(".")[0] == "infinipot":
             raise  # our own fault, not a package that is missing
-        raise ConfigError(
-            f"{what} needs more packages", remedy=f"pip install 'infinipot[{extra}]'"
-        ) from error
+        remedy = f"pip install 'infinipot[{extra}]'"
+        raise ConfigError(f"{what} needs more packages", remedy=remedy) from error

@@ -63,16 +63,10 @@ def picture(plots: Any, name: str, caption: str, draw: Draw) -> Picture:
 
 def png(plots: Any, draw: Draw, page: str, ground: str | None = None) -> bytes:
     """Draw for a light or dark page, on a ground of its own or on the page's."""
-    ink = INK[page]
     inked = ("text.color", "axes.labelcolor", "axes.edgecolor", "xtick.color", "ytick.color")
-    look = {
-        **dict.fromkeys(inked, ink),
-        "axes.titlesize": 10,
-        "axes.spines.top": False,
-        "axes.spines.right": False,
-        "font.size": 9,
-        "legend.frameon": False,
-    }
+    hidden = ("axes.spines.top", "axes.spines.right", "legend.frameon")
+    sizes = {"axes.titlesize": 10, "font.size": 9}
+    look = dict.fromkeys(inked, INK[page]) | dict.fromkeys(hidden, False) | sizes
     behind = {"transparent": True} if ground is None else {"facecolor": ground}
     with plots.rc_context(look):
         figure, stream = draw(plots), io.BytesIO()

@@ -16,13 +16,9 @@ def hint(name: str, known: Iterable[str]) -> str:
     """Return "did you mean 'x'?" where a known name is near, else the names there are."""
     names = list(known)
     near = difflib.get_close_matches(name.lower(), names, n=1) or difflib.get_close_matches(name, names, n=1)
-    if near:
-        return f"did you mean '{near[0]}'?"
-    return (
-        f"use one of {', '.join(names[:FEW])}{' ...' if len(names) > FEW else ''}"
-        if names
-        else "there is none"
-    )
+    if near or not names:
+        return f"did you mean '{near[0]}'?" if near else "there is none"
+    return f"use one of {', '.join(names[:FEW])}{' ...' if len(names) > FEW else ''}"
 
 
 def find(what: str, name: str, known: Mapping[str, Value], field: str = "") -> Value:

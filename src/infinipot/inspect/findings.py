@@ -27,6 +27,11 @@ class Pair:
     tokens: list[int]  # read so far
     overlap: Floats  # [n, L, H]
 
+    def json(self) -> dict[str, Any]:
+        """What is told of the pair."""
+        told = {"recipes": list(self.names), "cycles": self.cycles, "tokens": self.tokens}
+        return {**told, "overlap": _r(self.overlap.mean((1, 2)))}
+
 
 @dataclass(frozen=True)
 class Novelty:
@@ -59,29 +64,20 @@ class Findings:
             "layers": list(self.layers),
             "heads": first.dropped.shape[1],
             "recipes": [self._run(run) for run in self.runs],
-            "overlaps": [
-                {
-                    "recipes": list(pair.names),
-                    "cycles": pair.cycles,
-                    "tokens": pair.tokens,
-                    "overlap": _r(pair.overlap.mean((1, 2))),
-                }
-                for pair in self.pairs
-            ],
+            "overlaps": [pair.json() for pair in self.pairs],
             "frequency_by_position": {name: _r(found) for name, found in self.frequency.items()},
         }
 
     def _run(self, run: Run) -> dict[str, Any]:
         record, hits, novelty = run.record, self.hits.get(run.name), self.novelty[run.name]
+        rate = hits is not None and {"mean": _r(hits.mean()), "layers": _r(hits.mean(1)), "heads": _r(hits)}
         return {
             **record.about,
             "cycles": record.cycles,
             "held": round(float(record.held().sum(-1).mean()), 1),
             "seconds": run.seconds,
             "recording_memory_bytes": run.recording_bytes,
-            "hit_rate": None
-            if hits is None
-            else {"mean": _r(hits.mean()), "layers": _r(hits.mean(1)), "heads": _r(hits)},
+            "hit_rate": rate or None,
             "novelty": {
                 "cycles": novelty.cycles,
                 "tokens": novelty.tokens,

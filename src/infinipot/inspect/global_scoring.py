@@ -1,7 +1,6 @@
 """Global scoring: one run with the whole text in the cache, to compare what a pot kept with.
 
-Section 3.4 asks what the first generated token attends to when nothing was thrown away. That needs
-memory for the whole text, so it is for texts that fit.
+Section 3.4 asks what the first generated token attends to when nothing was thrown away, in texts that fit.
 """
 
 from __future__ import annotations
@@ -68,8 +67,6 @@ def check_memory(tokens: int, entry: float, free: int) -> None:
     """Refuse a text that would not fit: `entry` bytes a token, `free` bytes there are."""
     wanted = tokens * entry
     if wanted > SPARE * free:
-        raise ConfigError(
-            f"global scoring needs {tokens:,} tokens, {wanted / 1e9:.1f} GB; {free / 1e9:.1f} GB are free",
-            field="global",
-            remedy=f"use `no_global`, or a text of {int(SPARE * free / entry):,} tokens or less",
-        )
+        needed = f"global scoring needs {tokens:,} tokens, {wanted / 1e9:.1f} GB"
+        remedy = f"use `no_global`, or a text of {int(SPARE * free / entry):,} tokens or less"
+        raise ConfigError(f"{needed}; {free / 1e9:.1f} GB are free", field="global", remedy=remedy)

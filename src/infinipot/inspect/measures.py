@@ -1,11 +1,12 @@
 """Numbers about what was kept, as in section 3.4: arrays in, arrays out.
 
-Axes: L layers, H heads, T tokens of the text. Knows nothing of models, pots or files.
+Axes: L layers, H heads, T tokens of the text, W words.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -13,7 +14,10 @@ import numpy.typing as npt
 
 from infinipot.reading.recording import Mask, Record
 
+LONGEST = 40  # characters of a word; what has no spaces is cut
+EAST = "\u2e80"  # from here on scripts that write no spaces
 Floats = npt.NDArray[np.floating[Any]]
+Starts = npt.NDArray[np.int64]  # [W] the first token of each word
 
 
 def top(scores: Floats, counts: npt.NDArray[np.int_]) -> Mask:
@@ -88,9 +92,8 @@ def global_novelty(novelty: Floats, tokens: int, count: float) -> float:
 
 def spread(count: int, most: int) -> list[int]:
     """At most `most` of `count` places, evenly, both ends among them."""
-    return (
-        np.unique(np.linspace(0, count - 1, min(count, most)).round().astype(int)).tolist() if count else []
-    )
+    places = np.linspace(0, count - 1, min(count, most)) if count else np.zeros(0)
+    return [int(place) for place in np.unique(places.round())]
 
 
 def cycles(record: Record, most: int = 64) -> list[int | None]:
@@ -99,3 +102,32 @@ def cycles(record: Record, most: int = 64) -> list[int | None]:
     if record.cycles and record.seen(record.cycles) == len(record.ids):
         chosen.pop()  # nothing was read after it: that is the end
     return [*chosen, None]
+
+
+def words(pieces: Sequence[str]) -> Starts:
+    """[W]: the first token of each word. A word ends before a space, and in scripts without any anywhere."""
+    starts, length = [0] if pieces else [], 0
+    for place, piece in enumerate(pieces):
+        first = piece[:1]
+        cut = first.isspace() or first >= EAST or length + len(piece) > LONGEST
+        if length and cut:
+            starts.append(place)
+            length = 0
+        length += len(piece)
+    return np.array(starts, np.int64)
+
+
+def texts(pieces: Sequence[str], starts: Starts) -> list[str]:
+    """The text of each word."""
+    return ["".join(pieces[a:b]) for a, b in pairwise([*starts.tolist(), len(pieces)])]
+
+
+def shares(held: Mask, starts: Starts) -> Floats:
+    """[W]: the share of layers and heads that hold a word, as the mean over its tokens."""
+    sizes = np.diff(np.append(starts, held.shape[-1]))
+    return np.asarray(np.add.reduceat(held.mean((0, 1)), starts) / sizes)
+
+
+def novelties(novelty: Floats, starts: Starts) -> Floats:
+    """[W]: the novelty of each word's most novel token."""
+    return np.asarray(np.maximum.reduceat(np.nan_to_num(novelty.astype(np.float32)), starts))

@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from infinipot.common.atomic_files import reason
 from infinipot.errors import InputError
 from infinipot.inspect.findings import findings
 from infinipot.inspect.global_scoring import Whole
@@ -25,7 +26,8 @@ def write_report(
     told = {"about": dict(facts), **found.json()}
     try:
         out.mkdir(parents=True, exist_ok=True)
-        written = [_text(out / "index.html", page(found, drawn, facts))]
+        written = [out / "index.html"]
+        written[0].write_text(page(found, drawn, facts), encoding="utf-8")
         for run, stated in zip(runs, told["recipes"], strict=True):
             path = out / f"{slug(run.name)}.npz"
             stated["recording"], stated["recording_file_bytes"] = path.name, run.record.save(path)
@@ -34,17 +36,13 @@ def write_report(
             path = out / f"{picture.name}.png"
             path.write_bytes(picture.light)
             written.append(path)
-        written.append(_text(out / "report.json", json.dumps(told, ensure_ascii=False, indent=1) + "\n"))
+        written.append(out / "report.json")
+        written[-1].write_text(json.dumps(told, ensure_ascii=False, indent=1) + "\n", encoding="utf-8")
     except OSError as error:
-        raise InputError(f"cannot write to {out}: {(error.strerror or str(error)).lower()}") from error
+        raise InputError(f"cannot write to {out}: {reason(error)}") from error
     return written, told
 
 
 def slug(name: str) -> str:
     """A recipe's name as a file's."""
     return re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-")
-
-
-def _text(path: Path, text: str) -> Path:
-    path.write_text(text, encoding="utf-8")
-    return path

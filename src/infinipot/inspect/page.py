@@ -1,8 +1,7 @@
 """One HTML page to look into pots: the text, shaded by what is held, for two recipes side by side.
 
-The page works from a file, without a network: styles, script, data and pictures are inside. Data are
-compressed bytes, which the browser unpacks; the slider has at most `MOMENTS` positions, so that the page's
-size follows the text's length and not the number of cycles.
+Styles, script, data and pictures are inside the page's file. Data are compressed bytes, which the browser
+unpacks; the slider has at most `MOMENTS` positions, so that the size does not follow the number of cycles.
 """
 
 from __future__ import annotations
@@ -18,7 +17,7 @@ import numpy as np
 
 from infinipot.common import page as html_page
 from infinipot.common.plots import Picture
-from infinipot.inspect import measures, words
+from infinipot.inspect import measures
 from infinipot.inspect.findings import BINS, Findings
 from infinipot.inspect.run import Run
 
@@ -46,10 +45,10 @@ def page(found: Findings, pictures: Sequence[Picture], facts: Mapping[str, str])
 def payload(runs: Sequence[Run]) -> dict[str, Any]:
     """What the page's script reads."""
     record = runs[0].record
-    starts = words.words(record.pieces)
-    texts = words.texts(record.pieces, starts)
+    starts = measures.words(record.pieces)
+    texts = measures.texts(record.pieces, starts)
     lengths = np.array([len(text.encode("utf-16-le")) // 2 for text in texts], np.uint32)
-    novelty = np.clip(10 * words.novelties(record.novelty, starts), 0, 255).astype(np.uint8)
+    novelty = np.clip(10 * measures.novelties(record.novelty, starts), 0, 255).astype(np.uint8)
     return {
         "text": "".join(texts),
         "tokens": len(record.ids),
@@ -64,13 +63,13 @@ def payload(runs: Sequence[Run]) -> dict[str, Any]:
     }
 
 
-def _recipe(run: Run, starts: words.Starts) -> dict[str, Any]:
+def _recipe(run: Run, starts: measures.Starts) -> dict[str, Any]:
     record = run.record
     moments = measures.cycles(record, MOMENTS)
     shares, maps, held = [], [], []
     for cycle in moments:
         mask = record.held(cycle)
-        shares.append(_eight_bits(words.shares(mask, starts)))
+        shares.append(_eight_bits(measures.shares(mask, starts)))
         maps.append(_eight_bits(measures.retention(mask, BINS, record.seen(cycle))))
         held.append(round(float(mask.sum(-1).mean())))
     return {

@@ -12,39 +12,30 @@ from infinipot.common.plots import COLOURS, GREY, Picture, picture, pyplot
 from infinipot.inspect.findings import Findings
 
 Draw = Callable[..., Any]  # of pyplot and the findings; returns a figure
+HITS = (
+    "Share of the tokens the answer attends to, with the whole text at hand, that the pot holds; mean over a "
+    "layer's heads (Figure 2, top)."
+)
+FREQUENCY = "Where in the text the held tokens come from: share held, mean over heads (Figure 2, bottom)."
+OVERLAP = "Share of held tokens that two pots have in common, cycle by cycle (Figure 3, top)."
+NOVELTY = (
+    "Summed novelty of a head's held tokens against the most there was: the most novel of all tokens read, "
+    "dotted (Figure 3, bottom)."
+)
+RETENTION = "Share held in the end, by layer and by place in the text."
+DOTS = {"marker": "o", "markersize": 3}
+WIDE = {"squeeze": False, "sharex": True, "layout": "constrained"}
 
 
 def pictures(found: Findings) -> Iterator[Picture]:
     """Yield the pictures that there are numbers for."""
     plots = pyplot("inspect")
-    kinds: list[tuple[bool, str, str, Draw]] = [
-        (
-            bool(found.hits),
-            "hit-rate",
-            "Share of the tokens the answer attends to, with the whole text at hand, that the pot holds; "
-            "mean over a layer's heads (Figure 2, top).",
-            _hits,
-        ),
-        (
-            True,
-            "frequency",
-            "Where in the text the held tokens come from: share held, mean over heads (Figure 2, bottom).",
-            _frequency,
-        ),
-        (
-            bool(found.pairs),
-            "overlap",
-            "Share of held tokens that two pots have in common, cycle by cycle (Figure 3, top).",
-            _overlap,
-        ),
-        (
-            True,
-            "novelty",
-            "Summed novelty of a head's held tokens against the most there was: the most novel of all "
-            "tokens read, dotted (Figure 3, bottom).",
-            _novelty,
-        ),
-        (True, "retention", "Share held in the end, by layer and by place in the text.", _retention),
+    kinds: list[tuple[Any, str, str, Draw]] = [
+        (found.hits, "hit-rate", HITS, _hits),
+        (True, "frequency", FREQUENCY, _frequency),
+        (found.pairs, "overlap", OVERLAP, _overlap),
+        (True, "novelty", NOVELTY, _novelty),
+        (True, "retention", RETENTION, _retention),
     ]
     for wanted, name, caption, draw in kinds:
         if wanted:
@@ -54,10 +45,8 @@ def pictures(found: Findings) -> Iterator[Picture]:
 def _hits(plots: Any, found: Findings) -> Any:
     figure, axis = plots.subplots(figsize=(7.4, 3.6), layout="constrained")
     for name, hits in found.hits.items():
-        told = f"{name} ({100 * hits.mean():.1f})"
-        axis.plot(
-            found.layers, 100 * hits.mean(1), label=told, color=_colour(found, name), marker="o", markersize=3
-        )
+        told, colour = f"{name} ({100 * hits.mean():.1f})", _colour(found, name)
+        axis.plot(found.layers, 100 * hits.mean(1), label=told, color=colour, **DOTS)
     _labelled(axis, "layer", "hit rate, %")
     axis.xaxis.get_major_locator().set_params(integer=True)
     figure.legend(loc="outside right upper")
@@ -68,14 +57,12 @@ def _frequency(plots: Any, found: Findings) -> Any:
     chosen = spread_layers(len(found.layers))
     rows = list(found.frequency.items())
     size = (7.4, 0.6 + 1.15 * len(rows))
-    figure, axes = plots.subplots(
-        len(rows), len(chosen), figsize=size, squeeze=False, sharex=True, sharey="col", layout="constrained"
-    )
+    figure, axes = plots.subplots(len(rows), len(chosen), figsize=size, sharey="col", **WIDE)
     for line, (name, values) in zip(axes, rows, strict=True):
         for axis, layer in zip(line, chosen, strict=True):
             axis.stairs(100 * values[layer], _edges(found, values), fill=True, color=_colour(found, name))
             roots(axis)
-        line[0].set_ylabel(_short(name))
+        line[0].set_ylabel(name.replace(" ", "\n", 1))
     for first, last, layer in zip(axes[0], axes[-1], chosen, strict=True):
         first.set_title(f"layer {found.layers[layer]}")
         last.set_xlabel("token of the text")
@@ -98,11 +85,8 @@ def roots(axis: Any) -> None:
 def _overlap(plots: Any, found: Findings) -> Any:
     figure, axis = plots.subplots(figsize=(7.4, 3.2), layout="constrained")
     for number, pair in enumerate(found.pairs):
-        label = " and ".join(pair.names)
-        share = 100 * pair.overlap.mean((1, 2))
-        axis.plot(
-            pair.tokens, share, label=label, color=COLOURS[number % len(COLOURS)], marker="o", markersize=3
-        )
+        label, colour = " and ".join(pair.names), COLOURS[number % len(COLOURS)]
+        axis.plot(pair.tokens, 100 * pair.overlap.mean((1, 2)), label=label, color=colour, **DOTS)
     _labelled(axis, "tokens read", "in common, %")
     figure.legend(loc="outside upper left", ncols=2)
     return figure
@@ -112,7 +96,7 @@ def _novelty(plots: Any, found: Findings) -> Any:
     figure, axis = plots.subplots(figsize=(7.4, 3.4), layout="constrained")
     for name, novelty in found.novelty.items():
         sums = novelty.held.mean((1, 2))
-        axis.plot(novelty.tokens, sums, label=name, color=_colour(found, name), marker="o", markersize=3)
+        axis.plot(novelty.tokens, sums, label=name, color=_colour(found, name), **DOTS)
     first = found.novelty[found.runs[0].name]
     axis.plot(first.tokens, first.best, color=GREY, linestyle=":", label="the most there was")
     _labelled(axis, "tokens read", "summed novelty, nats")
@@ -122,9 +106,7 @@ def _novelty(plots: Any, found: Findings) -> Any:
 
 def _retention(plots: Any, found: Findings) -> Any:
     rows = list(found.frequency.items())
-    figure, axes = plots.subplots(
-        len(rows), 1, figsize=(7.4, 0.6 + 1.6 * len(rows)), squeeze=False, sharex=True, layout="constrained"
-    )
+    figure, axes = plots.subplots(len(rows), 1, figsize=(7.4, 0.6 + 1.6 * len(rows)), **WIDE)
     scale = plots.matplotlib.colors.PowerNorm(0.5, 0, 100)  # of a long text most is dropped
     for axis, (name, values) in zip(axes.flat, rows, strict=True):
         edges = _edges(found, values)
@@ -150,7 +132,3 @@ def _labelled(axis: Any, across: str, up: str) -> None:
 def _colour(found: Findings, name: str) -> str:
     names = [run.name for run in found.runs]
     return COLOURS[names.index(name) % len(COLOURS)] if name in names else GREY
-
-
-def _short(name: str) -> str:
-    return name.replace(" ", "\n", 1)

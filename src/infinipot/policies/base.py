@@ -36,10 +36,7 @@ class Policy(ABC):
 
     @abstractmethod
     def select(self, evidence: Evidence, budget: int) -> Tensor:
-        """Return exactly `budget` distinct slots to keep, ascending: [B, Hkv, budget].
-
-        A row of B is one layer of one sequence; rows are chosen independently.
-        """
+        """Return `budget` distinct slots to keep, ascending: [B, Hkv, budget]; rows are independent."""
 
     def aged(self, novelty: Tensor) -> Tensor:
         """What becomes of the kept slots' novelty [B, Hkv, n] after a distillation."""

@@ -18,13 +18,9 @@ class RandomSample(ScoredPolicy):
     """A random sample of everything read, the same for all layers and heads: a control."""
 
     paper: ClassVar[str] = "none: a control"
+    needs: ClassVar[frozenset[Need]] = frozenset()
 
     seed: int = 0
-
-    @property
-    def needs(self) -> frozenset[Need]:
-        """Nothing."""
-        return frozenset()
 
     def score(self, evidence: Evidence, budget: int) -> Tensor:  # noqa: ARG002  any budget
         """A fixed number for each place in the text, so that the sample stays even over many cycles."""

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
+from infinipot.common.atomic_files import reason
 from infinipot.errors import InputError, ModelError
 
 if TYPE_CHECKING:
@@ -87,7 +88,7 @@ class Record:
             with path.open("rb") as stream, np.load(stream, allow_pickle=False) as file:
                 return cls._unpacked(file)
         except OSError as error:
-            raise InputError(f"cannot read {path}: {(error.strerror or str(error)).lower()}") from error
+            raise InputError(f"cannot read {path}: {reason(error)}") from error
         except (EOFError, KeyError, TypeError, ValueError, zipfile.BadZipFile) as error:
             raise InputError(f"{path} is no recording: write one with `infinipot inspect`") from error
 

@@ -71,13 +71,9 @@ class Preset:
             return "nothing"
         policy = registry()[self.policy](**self.fixed)
         some = "the last token" if policy.last == 1 else f"the last {policy.last} tokens"
-        words = {
-            "catalyst": "attention of the catalyst",
-            "last": f"attention of {some}",
-            "running": "attention of every token",
-            "novelty": "novelty",
-        }
-        return " + ".join(text for need, text in words.items() if need in policy.needs) or "nothing"
+        words = {"catalyst": "the catalyst", "last": some, "running": "every token"}
+        found = [f"attention of {whose}" for need, whose in words.items() if need in policy.needs]
+        return " + ".join(found + ["novelty"] * ("novelty" in policy.needs)) or "nothing"
 
     @property
     def knobs(self) -> dict[str, Any]:
@@ -92,11 +88,8 @@ class Preset:
     def knob(self, name: str) -> Any:
         """Return the default of a setting, or say why there is none of that name."""
         if name in self.fixed:
-            raise ConfigError(
-                f"{name} is what makes recipe '{self.name}'",
-                field=name,
-                remedy=f"use `recipe` {self.policy} to set it",
-            )
+            problem = f"{name} is what makes recipe '{self.name}'"
+            raise ConfigError(problem, field=name, remedy=f"use `recipe` {self.policy} to set it")
         return suggest.find(f"setting of recipe '{self.name}'", name, self.knobs, field="set")
 
     def describe(self) -> dict[str, Any]:

@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass, field, fields, replace
 from typing import Any
 
 from infinipot.core.config import DEFAULT_CAPACITY, PotConfig, ReadingMode
-from infinipot.errors import ConfigError
+from infinipot.errors import ConfigError, check
 from infinipot.policies.base import Policy
 from infinipot.policies.registry import registry
 from infinipot.reading.model import Model
@@ -95,10 +95,7 @@ class Recipe:
     def reader(
         self, model: Model, tokenizer: Tokenizer, question: str | None = None, bare: bool = False
     ) -> Reader:
-        """Return a reader with an empty pot; a question is needed for the catalyst of that name.
-
-        With `bare` nothing is put between a text and its question: both are one prompt as they are.
-        """
+        """Return a reader with an empty pot; with `bare`, text and question are one prompt as they are."""
         settings = self.policy(), self.config, self.format, self.catalyst, question, self.mode(), bare
         return Reader(model, tokenizer, *settings)
 
@@ -141,9 +138,8 @@ def _check(preset: Preset, option: str, value: Any) -> None:
         preset.knob(option)
     elif value and not preset.takes(option):
         where = "from its cache" if SIZES[option].applies == "chooses" else "while it reads"
-        raise ConfigError(
-            f"recipe '{preset.name}' drops nothing {where}", field=option, remedy=f"leave out `{option}`"
-        )
+        problem = f"recipe '{preset.name}' drops nothing {where}"
+        raise ConfigError(problem, field=option, remedy=f"leave out `{option}`")
 
 
 def _config(preset: Preset, capacity: int, sizes: dict[str, Any]) -> PotConfig:
@@ -151,10 +147,8 @@ def _config(preset: Preset, capacity: int, sizes: dict[str, Any]) -> PotConfig:
     keep, step = sizes.pop("keep", None), sizes.pop("step", None)
     if keep is not None and step is not None:
         raise ConfigError("keep and step say the same thing", field="step", remedy="give one of them")
-    if step is not None and not 1 <= step < capacity:
-        raise ConfigError(
-            f"step is {step}", field="step", remedy=f"use 1 to {capacity - 1}, below `capacity`"
-        )
+    fine = step is None or 1 <= step < capacity
+    check(fine, "step", step, f"use 1 to {capacity - 1}, below `capacity`")
     if keep is None:
         drop = _own_step(preset, capacity) if step is None else step
         keep = capacity - drop if drop else None
@@ -179,11 +173,9 @@ def _check_least(recipe: Recipe, keep: float | None, step: int | None) -> None:
     else:
         drop = step or _own_step(recipe.preset, capacity)
         remedy = f"`capacity` {least + drop if drop else 2 * least}"
-    raise ConfigError(
-        f"recipe '{recipe.preset.name}' keeps at least {least} entries and {left} would be left",
-        field="capacity",
-        remedy=f"use {remedy}" + ("" if "less" in remedy else " or more"),
-    )
+    problem = f"recipe '{recipe.preset.name}' keeps at least {least} entries and {left} would be left"
+    remedy = f"use {remedy}" + ("" if "less" in remedy else " or more")
+    raise ConfigError(problem, field="capacity", remedy=remedy)
 
 
 def _own_step(preset: Preset, capacity: int) -> int:

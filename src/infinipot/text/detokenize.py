@@ -1,7 +1,4 @@
-"""From ids that arrive one by one to text that can be shown: whole characters, up to a stop string.
-
-Knows a tokenizer only as its protocol; no model, no tensor.
-"""
+"""From ids that arrive one by one to text that can be shown: whole characters, up to a stop string."""
 
 from __future__ import annotations
 
@@ -16,11 +13,10 @@ _HOLD = 64  # tokens a Detokenizer keeps back at most
 class Detokenizer:
     """Text of ids that arrive one by one; all it returns, joined, is `decode` of all ids.
 
-    A token is decoded after one earlier token, the anchor, because some tokenizers drop the
-    space in front of a text's first word; so the cost of a token does not grow with the answer.
-    Held back are an unfinished character, and runs of SentencePiece byte tokens
-    (`byte_fallback_ids`, which a tokenizer may declare): those are decoded as one, so a later
-    byte can undo earlier ones. Past `_HOLD` tokens such a run is given out as it stands.
+    A token is decoded after one earlier token, the anchor, because some tokenizers drop the space in front of
+    a text's first word; so the cost of a token does not grow with the answer. Held back are an unfinished
+    character, and runs of SentencePiece byte tokens (`byte_fallback_ids`, which a tokenizer may declare):
+    a later byte can undo earlier ones. Past `_HOLD` tokens a run is given out as it stands.
     """
 
     def __init__(self, tokenizer: Tokenizer) -> None:
@@ -88,10 +84,7 @@ class Detokenizer:
 
 
 class Until:
-    """Text of ids that arrive one by one, up to the first of some stop strings, which is not given out.
-
-    Text that may still become a stop string is held back.
-    """
+    """Text of ids that arrive one by one, up to a stop string; what may become one is held back."""
 
     def __init__(self, text: Detokenizer, stops: Sequence[str]) -> None:
         self._text, self._stops = text, [stop for stop in stops if stop]

@@ -1,7 +1,4 @@
-"""Files and streams to characters: strict UTF-8, block by block, nothing altered.
-
-It does not guess encodings: text is UTF-8 or an error that says what to do.
-"""
+"""Files and streams to characters: strict UTF-8 or an error that says what to do; nothing altered."""
 
 from __future__ import annotations
 
@@ -13,21 +10,17 @@ from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import BinaryIO
 
+from infinipot.common.atomic_files import reason
 from infinipot.errors import InputError
 
 Source = str | os.PathLike[str] | BinaryIO
 
-BLOCK = 65_536
-"""Bytes read from a file at once."""
-
+BLOCK = 65_536  # bytes read from a file at once
 _BOM = "\ufeff"
 
 
 def read_text(source: Source) -> Iterator[str]:
-    """Yield the text of a file or binary stream, block by block, unchanged but for a leading BOM.
-
-    Whatever is not plain UTF-8 text with something in it raises InputError, at the latest at its end.
-    """
+    """Yield the text of a file or binary stream, block by block, unchanged but for a leading BOM."""
     name = str(source) if isinstance(source, (str, os.PathLike)) else "standard input"
     decoder = Decoder(name)
     try:
@@ -35,7 +28,7 @@ def read_text(source: Source) -> Iterator[str]:
             while data := stream.read(BLOCK):
                 yield decoder.push(data)
     except OSError as error:
-        raise InputError(f"cannot read {name}: {_reason(error)}") from error
+        raise InputError(f"cannot read {name}: {reason(error)}") from error
     decoder.end()
 
 
@@ -68,7 +61,7 @@ def check_text(path: str | os.PathLike[str]) -> int:
     try:
         mode = Path(path).stat().st_mode
     except OSError as error:
-        raise InputError(f"cannot read {path}: {_reason(error)}") from error
+        raise InputError(f"cannot read {path}: {reason(error)}") from error
     if not stat.S_ISREG(mode) and not stat.S_ISDIR(mode):
         raise InputError(f"{path} is not a regular file and can be read only once: give it as standard input")
     return sum(map(len, read_text(path)))
@@ -94,14 +87,6 @@ def _decode_block(decoder: codecs.IncrementalDecoder, data: bytes, offset: int, 
         raise InputError(
             f"{name} is not UTF-8 (byte {at}): if it is Latin-1, convert it with `iconv -f latin1 -t utf-8`"
         ) from error
-
-
-def _reason(error: OSError) -> str:
-    if isinstance(error, FileNotFoundError):
-        return "there is no such file"
-    if isinstance(error, IsADirectoryError):
-        return "it is a directory"
-    return (error.strerror or str(error)).lower()
 
 
 def title(name: str) -> str:

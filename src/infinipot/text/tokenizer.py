@@ -1,7 +1,6 @@
 """What the reader asks of a tokenizer, and the way back from ids to text.
 
-Nothing here knows any real tokenizer, model or tensor; `infinipot.hf.tokenizer` and
-`infinipot.testing.tokenizer` bring those.
+`infinipot.hf.tokenizer` and `infinipot.testing.tokenizer` bring real ones.
 """
 
 from __future__ import annotations
@@ -14,28 +13,20 @@ from typing import Literal, Protocol
 Format = Literal["chat", "plain"]
 
 CHAT_ASK_BEFORE = "\n\n"
-PLAIN_ASK_BEFORE = "\n"
-PLAIN_ASK_AFTER = ""
-PLAIN_TURN_BEFORE = "\n\n"
-PLAIN_TURN_AFTER = "\n"
+PLAIN_ASK_BEFORE, PLAIN_ASK_AFTER = "\n", ""
+PLAIN_TURN_BEFORE, PLAIN_TURN_AFTER = "\n\n", "\n"
 
 
 @dataclass(frozen=True)
 class Frame:
     """The ids around the texts of a conversation: opening, document, ask, answer, turn, answer, ..."""
 
-    opening: tuple[int, ...] = ()
-    """Before the document."""
-    ask_before: tuple[int, ...] = ()
-    """Between the document and the first question."""
-    ask_after: tuple[int, ...] = ()
-    """After the first question, up to where the answer starts."""
-    turn_before: tuple[int, ...] = ()
-    """Between an answer (its stop token not yet fed) and the next question."""
-    turn_after: tuple[int, ...] = ()
-    """After each further question, up to where the answer starts."""
-    stop_strings: tuple[str, ...] = ()
-    """Texts that end an answer where the format has no token for it."""
+    opening: tuple[int, ...] = ()  # before the document
+    ask_before: tuple[int, ...] = ()  # between the document and the first question
+    ask_after: tuple[int, ...] = ()  # after the first question, up to where the answer starts
+    turn_before: tuple[int, ...] = ()  # between an answer (its stop token not yet fed) and the next question
+    turn_after: tuple[int, ...] = ()  # after each further question, up to where the answer starts
+    stop_strings: tuple[str, ...] = ()  # texts that end an answer where the format has no token for it
 
 
 def around(roles: Sequence[str], frame: Frame) -> list[tuple[int, ...]]:
@@ -61,11 +52,9 @@ class Tokenizer(Protocol):
     @property
     def stop_ids(self) -> frozenset[int]:
         """Ids that end an answer."""
-        ...
 
     def encode(self, text: str) -> list[int]:
         """Ids of the text alone; no text can yield a control token."""
-        ...
 
     def encode_stream(self, pieces: Iterable[str]) -> Iterator[list[int]]:
         """The ids of `encode("".join(pieces))`, part by part, in bounded memory."""
@@ -73,12 +62,9 @@ class Tokenizer(Protocol):
 
     def decode(self, ids: Sequence[int]) -> str:
         """The text of the ids."""
-        ...
 
-    def frame(self, format: Literal["chat", "plain"]) -> Frame:
+    def frame(self, format: Format) -> Frame:
         """The ids that go around document, questions and answers."""
-        ...
 
-    def dialogue(self, roles: Sequence[str], format: Literal["chat", "plain"]) -> list[tuple[int, ...]]:
+    def dialogue(self, roles: Sequence[str], format: Format) -> list[tuple[int, ...]]:
         """The ids before each message of a conversation, and those between the last one and its answer."""
-        ...

@@ -1,19 +1,12 @@
-"""Tokenising a text of any length in bounded memory, with exactly the ids of the whole.
-
-Knows an encoder only as a function from text to ids and spans.
-"""
+"""Tokenising a text of any length in bounded memory, with exactly the ids of the whole."""
 
 from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator, Sequence
 
-Encoded = tuple[list[int], list[tuple[int, int]]]
-"""Ids and, for each, the [start, end) of the characters it came from."""
-
-WINDOW = 32_768
-"""Characters tokenised at once; larger windows are not faster, only larger."""
-
+Encoded = tuple[list[int], list[tuple[int, int]]]  # ids and, for each, the [start, end) of its characters
+WINDOW = 32_768  # characters tokenised at once; larger windows are not faster, only larger
 _AGREE = 8  # tokens that must be the same in two windows before one takes over from the other
 
 
@@ -22,11 +15,11 @@ def encode_windows(
 ) -> Iterator[list[int]]:
     """Yield the ids of the joined pieces, encoding only about `window` characters at a time.
 
-    A window's last tokens may be wrong for want of what follows, the next one's first tokens for
-    want of what came before; so windows overlap, and the next takes over amid a run of tokens on
-    which both agree. For BPE that is exact: an encoding is right when each neighbouring pair is,
-    and every pair here stood in one of the windows. Without such a run both become one window.
-    A tokenizer that weighs whole words (Unigram) needs `at_words`: to take over between words only.
+    A window's last tokens may be wrong for want of what follows, the next one's first tokens for want of what
+    came before; so windows overlap, and the next takes over amid a run of tokens on which both agree. For BPE
+    that is exact: an encoding is right when each neighbouring pair is, and every pair here stood in one
+    window. Without such a run both become one window. A tokenizer that weighs whole words (Unigram) needs
+    `at_words`: to take over between words only.
     """
     blocks, overlap = _Blocks(pieces), max(window // 16, min(window // 2, 64))
     text = blocks.take(window)
@@ -55,8 +48,7 @@ def encode_windows(
 def _restart(spans: Sequence[tuple[int, int]], near: int) -> int:
     """The token at which the next window starts, near the given character; 0 if there is none.
 
-    Starting where a token started keeps both windows in step in runs of digits or spaces, which are
-    cut into equal lengths from wherever they begin.
+    So both windows stay in step in runs of digits or spaces, which are cut into equal lengths.
     """
     first = max(1, bisect_left(spans, (near, 0)))
     return first if first < len(spans) else 0

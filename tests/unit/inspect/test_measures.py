@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from infinipot.inspect import measures, words
+from infinipot.inspect import measures
 from infinipot.reading.recording import Record
 
 
@@ -84,18 +84,18 @@ PIECES = ("The", " port", "er", " spoke", ".", "\n", "日", "本", " Then", "")
 
 
 def test_words_end_before_a_space() -> None:
-    starts = words.words(PIECES)
+    starts = measures.words(PIECES)
     told = ["The", " porter", " spoke.", "\n", "日", "本", " Then"]
-    assert words.texts(PIECES, starts) == told
-    assert words.words(()).tolist() == []
-    assert len(words.words(("a",) * 100)) == 3
+    assert measures.texts(PIECES, starts) == told
+    assert measures.words(()).tolist() == []
+    assert len(measures.words(("a",) * 100)) == 3
 
 
 def test_a_word_s_share_is_the_mean_over_its_tokens_and_all_heads() -> None:
     held = np.zeros((1, 2, 10), bool)
     held[0, :, 1] = True
     held[0, 0, 3] = True
-    found = words.shares(held, words.words(PIECES))
+    found = measures.shares(held, measures.words(PIECES))
     assert found.tolist() == [0, 0.5, 0.25, 0, 0, 0, 0]
-    novel = words.novelties(np.arange(10.0), words.words(PIECES))
+    novel = measures.novelties(np.arange(10.0), measures.words(PIECES))
     assert novel.tolist() == [0, 2, 4, 5, 6, 7, 9]

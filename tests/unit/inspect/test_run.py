@@ -15,7 +15,7 @@ import torch
 from infinipot.core.attention import LogitSpec
 from infinipot.core.pot import Pot
 from infinipot.errors import ConfigError, InputError
-from infinipot.inspect import measures, words
+from infinipot.inspect import measures
 from infinipot.inspect.findings import findings
 from infinipot.inspect.global_scoring import check_memory, whole
 from infinipot.inspect.output import write_report
@@ -125,14 +125,14 @@ def unpacked(packed: str, kind: type) -> np.ndarray:
 def test_the_page_s_data_say_what_the_record_says(runs: list[Run]) -> None:
     data = payload(runs)
     kept = runs[0].record
-    starts = words.words(kept.pieces)
+    starts = measures.words(kept.pieces)
     assert data["text"] == TEXT
     assert unpacked(data["starts"], np.uint32).tolist() == starts.tolist()
     assert unpacked(data["lengths"], np.uint32).sum() == len(TEXT.encode("utf-16-le")) // 2
     ours = data["recipes"][0]
     share = unpacked(ours["share"], np.uint8).reshape(len(ours["tokens"]), -1)
     for row, cycle in zip(share, ours["cycles"], strict=True):
-        np.testing.assert_allclose(row / 255, words.shares(kept.held(cycle), starts), atol=1 / 255)
+        np.testing.assert_allclose(row / 255, measures.shares(kept.held(cycle), starts), atol=1 / 255)
     held = unpacked(ours["map"], np.uint8).reshape(-1, data["lines"], data["bins"])
     assert held.shape == (len(ours["tokens"]), 6, 64)
 
