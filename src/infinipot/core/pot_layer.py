@@ -6,7 +6,7 @@ front and turns their keys to their new places (CR-RoPE, section 3.5). Knows no 
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Set
 from typing import Any
 
 import torch
@@ -115,13 +115,7 @@ class PotLayer:
         return Evidence(index, source, novelty, self.catalyst, self.last, running, opening, recent)
 
     def observe(
-        self,
-        queries: Tensor,
-        keys: Tensor,
-        spec: LogitSpec,
-        needs: Collection[str],
-        window: int,
-        catalyst: int,
+        self, queries: Tensor, keys: Tensor, spec: LogitSpec, needs: Set[str], window: int, catalyst: int
     ) -> None:
         """Take from the attention of queries [B, Hq, Q, D] on all keys what a policy will ask for.
 

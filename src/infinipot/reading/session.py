@@ -5,7 +5,6 @@ Knows tokens, not text. Whatever repeats at fixed shapes is captured here.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from copy import copy
 from dataclasses import dataclass, field
 from functools import partial
@@ -141,12 +140,7 @@ class PotSession:
     # One forward ----------------------------------------------------------------
 
     def write(
-        self,
-        tokens: Sequence[int],
-        distil: bool = False,
-        recent: int = 0,
-        budget: int = 0,
-        scored: bool = True,
+        self, tokens: list[int], distil: bool = False, recent: int = 0, budget: int = 0, scored: bool = True
     ) -> Tensor:
         """Run tokens, and the catalyst in the same pass if the pot is to be distilled after them to `budget`.
 

@@ -87,15 +87,9 @@ def _join(
 
 
 def attend_rows(
-    queries: Tensor,
-    keys: Tensor,
-    values: Tensor,
-    keys_at: Tensor,
-    values_at: Tensor,
-    length: Tensor,
-    slots: int,
-    scale: float,
-) -> Tensor:
+    queries: Tensor, keys: Tensor, values: Tensor, keys_at: Tensor, values_at: Tensor, length: Tensor,
+    slots: int, scale: float,
+) -> Tensor:  # fmt: skip
     """Attention [N, Hq, 1, D] of one new token a pot, whose keys and values [N, Hkv, 1, D] are written first.
 
     keys_at, values_at [N] point to contiguous buffers [Hkv, slots, D]; the new entry goes to slot

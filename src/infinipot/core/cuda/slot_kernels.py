@@ -128,16 +128,9 @@ def _keep(
 
 
 def keep(
-    table: Tensor,
-    slots: Tensor,
-    cos: Tensor,
-    sin: Tensor,
-    anchored: int,
-    capacity: int,
-    max_anchors: int,
-    dtype: torch.dtype,
-    running: bool,
-) -> None:
+    table: Tensor, slots: Tensor, cos: Tensor, sin: Tensor, anchored: int, capacity: int, max_anchors: int,
+    dtype: torch.dtype, running: bool,
+) -> None:  # fmt: skip
     """Keep the slots [L, B, Hkv, n] of all layers, positions reset. Oracle: `PotLayer.keep`.
 
     table [L, columns] holds the addresses of each layer's columns, in their order; cos, sin
