@@ -65,6 +65,7 @@ def test_sigterm_finishes_what_was_accepted_and_takes_no_more(tmp_path: Path) ->
         assert server.process.wait(20) == 0
 
 
+@pytest.mark.slow
 def test_what_outlasts_the_drain_is_told_so(tmp_path: Path) -> None:
     with running(tmp_path, pause=0.05, drain_s=0.5) as server, ThreadPoolExecutor(2) as pool:
         whole = pool.submit(httpx.post, server.url + CHAT, json=asked(tokens=2000), timeout=60)
@@ -180,6 +181,7 @@ def test_slow_clients_are_let_go(tmp_path: Path) -> None:
             assert kept.recv(1000).startswith(b"HTTP/1.1 200")
 
 
+@pytest.mark.slow
 def test_an_upload_of_200_megabytes_needs_no_memory(tmp_path: Path) -> None:
     """Sent to the real server, whose disk is filled and whose memory is not; refused at its last byte."""
     block = ("All work and no play. " * 3000).encode()

@@ -24,6 +24,13 @@ from infinipot.testing.tokenizer import ByteTokenizer
 SMALL = {"snapkv": {"window": 8}, "self-extend": {"group": 2, "window": 24}}
 TEXT = "The quick brown fox jumps over the lazy dog. "
 each = pytest.mark.parametrize("name", sorted(presets()))
+PAIRS = [  # every recipe and every family in `make test`; every recipe with every family in `make test-long`
+    pytest.param(
+        name, family, marks=() if (row + column) % 5 == 0 else pytest.mark.slow, id=f"{name}-{family}"
+    )
+    for row, name in enumerate(sorted(presets()))
+    for column, family in enumerate(sorted(FAMILIES))
+]
 
 
 class Endless(ByteTokenizer):
@@ -56,8 +63,7 @@ def reader(name: str, engine, **options) -> Reader:
     return replace(Recipe.named(name, **options), catalyst="a b").reader(engine, Endless())
 
 
-@pytest.mark.parametrize("family", sorted(FAMILIES))
-@each
+@pytest.mark.parametrize(("name", "family"), PAIRS)
 def test_reads_answers_and_goes_on_with_every_family(name: str, family: str) -> None:
     engine = Watched(model(family))
     first, second = reader(name, engine), reader(name, engine)

@@ -253,7 +253,7 @@ def test_a_client_that_stops_sending_is_let_go(settings: Settings, scheduler: Fa
 
 def test_an_upload_uses_no_memory(client: Client) -> None:
     """200 MB pass through; what Python holds at most is a few blocks."""
-    line = b"The sea was calm and nobody spoke. " * 30
+    line = b"The sea was calm and nobody spoke. " * 1000
 
     async def text() -> AsyncIterator[bytes]:
         for _ in range(200_000_000 // len(line)):
