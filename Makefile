@@ -8,7 +8,10 @@ BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.ready
 ORACLE ?= .oracle
 LONG   := model or slow or browser or ray
+QUICK  := not ($(LONG) or gpu)
 PYTEST  = $(BIN)/python -m pytest
+# One process a core and one thread a process: toy models are too small to share.
+SPREAD := -n logical --maxprocesses 8 --dist loadfile
 
 .PHONY: setup demo test test-long test-no-bfloat16 test-gpu chromium lint types bench docs oracle clean
 
@@ -26,10 +29,12 @@ demo: setup
 	$(BIN)/infinipot demo
 
 test: setup lint types
-	$(PYTEST) -m 'not ($(LONG) or gpu)'
+	$(PYTEST) $(SPREAD) -m '$(QUICK)'
 
-test-no-bfloat16: setup  ## the same tests as on a processor without bfloat16 instructions
-	INFINIPOT_NO_BFLOAT16=1 $(PYTEST) -m 'not ($(LONG) or gpu)'
+# Coverage is measured here, since it costs time: in all at least `fail_under`, and something of every module.
+test-no-bfloat16: setup  ## the same tests, as on a processor without bfloat16 instructions
+	INFINIPOT_NO_BFLOAT16=1 $(PYTEST) $(SPREAD) -m '$(QUICK)' --cov --cov-report=term:skip-covered
+	$(BIN)/python tests/house/coverage_of_modules.py
 
 test-long: setup chromium
 	OMP_NUM_THREADS=2 $(PYTEST) -m '$(LONG)'

@@ -10,35 +10,11 @@ import time
 from pathlib import Path
 
 import pytest
-import torch
-import transformers as tf
 
 import small_tokenizers
 from commands import run
 
 COMMAND = [sys.executable, "-m", "infinipot.cli.main"]
-
-
-@pytest.fixture(scope="module")
-def model(tmp_path_factory: pytest.TempPathFactory) -> str:
-    """A random Llama with a ChatML tokenizer, saved as a folder."""
-    folder = tmp_path_factory.mktemp("model")
-    tokenizer = small_tokenizers.build("qwen")
-    torch.manual_seed(1)
-    config = tf.LlamaConfig(
-        vocab_size=len(tokenizer) + 8,
-        hidden_size=32,
-        intermediate_size=48,
-        num_hidden_layers=2,
-        num_attention_heads=4,
-        num_key_value_heads=2,
-        bos_token_id=None,
-        eos_token_id=None,
-        pad_token_id=None,
-    )
-    tf.LlamaForCausalLM(config).save_pretrained(folder)
-    tokenizer.save_pretrained(folder)
-    return str(folder)
 
 
 @pytest.fixture

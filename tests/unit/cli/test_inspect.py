@@ -6,36 +6,11 @@ import json
 from pathlib import Path
 
 import pytest
-import torch
-import transformers as tf
 
-import small_tokenizers
 from commands import run
 from infinipot.cli.inspect import PAPER, recipes
 from infinipot.errors import ConfigError
 from infinipot.reading.recording import Record
-
-
-@pytest.fixture(scope="module")
-def model(tmp_path_factory: pytest.TempPathFactory) -> str:
-    """A random Llama with a ChatML tokenizer, saved as a folder."""
-    folder = tmp_path_factory.mktemp("model")
-    tokenizer = small_tokenizers.build("qwen")
-    torch.manual_seed(1)
-    config = tf.LlamaConfig(
-        vocab_size=len(tokenizer) + 8,
-        hidden_size=32,
-        intermediate_size=48,
-        num_hidden_layers=2,
-        num_attention_heads=4,
-        num_key_value_heads=2,
-        bos_token_id=None,
-        eos_token_id=None,
-        pad_token_id=None,
-    )
-    tf.LlamaForCausalLM(config).save_pretrained(folder)
-    tokenizer.save_pretrained(folder)
-    return str(folder)
 
 
 def test_the_paper_s_recipes_are_read_scored_and_shown(model: str, tmp_path: Path) -> None:
