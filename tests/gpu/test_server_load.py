@@ -74,10 +74,10 @@ def test_many_at_once_are_answered_as_alone() -> None:
 def test_memory_does_not_grow_with_requests() -> None:
     async def again_and_again(scheduler: Scheduler) -> None:
         held = []
-        for _ in range(6):
+        for _ in range(12):
             await asyncio.gather(*(answer(scheduler, text) for text in TEXTS))
             torch.cuda.synchronize()
             held.append(torch.cuda.memory_allocated())
-        assert held[-1] <= held[2] + 2**20  # after the first rounds all is captured
+        assert held[-1] <= held[6] + 2**20  # every slot has met every text by then: all is captured
 
     serving(again_and_again, slots=4)
