@@ -43,7 +43,7 @@ def test_a_kept_pot_answers_as_before_without_reading_again(engine: Engine, tmp_
     assert time.perf_counter() - started < 5  # the figure is the benchmark's: this machine may be busy
     assert found.tokens_read == other.tokens_read == reader.tokens_read
     prompt = reader.turn(example.question)
-    hidden = [one.fork().open(prompt, 8, True)[0] for one in (reader, other)]
+    hidden = [one.fork().begin_answer(prompt, 8, True)[0] for one in (reader, other)]
     assert torch.equal(*map(engine.model.logits, hidden))
     written = other.pot.tokens
     pieces = other.answer(example.question, Generation(8))

@@ -40,12 +40,12 @@ def test_with_room_to_spare_answers_are_those_of_plain_transformers(engine: Engi
     reader = engine.reader(Recipe.named(capacity=1024, format="plain"))
     book = logbook(days=8)
     reader.read(book.text)
-    ids = torch.tensor([[*reader.tokenizer.encode(book.text), *reader._closing(book.facts[1].question)]])
+    ids = torch.tensor([[*reader.tokenizer.encode(book.text), *reader.closing(book.facts[1].question)]])
     with torch.no_grad():
         wanted = engine.model.model.generate(ids, max_new_tokens=8, do_sample=False)[
             0, ids.shape[1] :
         ].tolist()
-    found = list(reader.generate(reader._closing(book.facts[1].question), Generation(8), final=True))
+    found = list(reader.generate(reader.closing(book.facts[1].question), Generation(8), final=True))
     assert found == wanted[: len(found)]
     assert reader.tokenizer.decode(found).strip().startswith(book.facts[1].answer)
 
