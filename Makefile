@@ -37,7 +37,8 @@ test-no-bfloat16: setup  ## the same tests, as on a processor without bfloat16 i
 	$(BIN)/python tests/house/coverage_of_modules.py
 
 test-long: setup chromium
-	OMP_NUM_THREADS=2 $(PYTEST) -m '$(LONG)'
+	$(PYTEST) $(SPREAD) -m 'slow and not (model or browser or ray)'
+	OMP_NUM_THREADS=2 $(PYTEST) -m 'model or browser or ray'
 
 test-gpu: setup  ## on a machine with a card; without pytest there: python tests/gpu/run.py
 	$(PYTEST) -m gpu tests/gpu
