@@ -9,7 +9,6 @@ import pytest
 import torch
 
 import commands
-import infinipot
 from infinipot import attach, generate_inputs
 from infinipot.cli.demo import logbook
 from infinipot.engine import Engine, open_engine
@@ -74,13 +73,6 @@ def test_generate_goes_on_from_the_pot(engine: Engine) -> None:
     inputs = generate_inputs(reader, "What happened?", max_new_tokens=32)
     out = engine.model.model.generate(**inputs)
     assert out.shape[1] > inputs["input_ids"].shape[1]
-
-
-def test_all_is_sorted_and_importable() -> None:
-    assert infinipot.__all__ == sorted(infinipot.__all__)
-    assert all(getattr(infinipot, name) for name in infinipot.__all__)
-    with pytest.raises(AttributeError):
-        _ = infinipot.nothing
 
 
 def test_a_talk_about_a_line_answers(tmp_path: Path) -> None:
