@@ -13,7 +13,7 @@ from doc_pages import DOCS, every_command
 from house.sources import ROOT, files, flags_in_messages, private_names, raw_state
 
 PRIVATE_NAMES, RAW_STATE, FLAGS = 0, 0, 0
-LONGEST_FILE, ALL_LINES = 299, 19_500
+LONGEST_FILE, ALL_LINES = 299, 18_386
 
 LIBRARIES = {  # private names of other people's libraries, each with the reason that no public one does
     r"torch\.ops\.aten\._scaled_dot_product_\w+": "returns the log-sum-exp beside the output",
@@ -60,6 +60,7 @@ def test_what_the_package_exports_is_sorted_there_and_documented() -> None:
     names = infinipot.__all__
     assert list(names) == sorted(names)
     assert [name for name in names if not hasattr(infinipot, name)] == []
+    assert not hasattr(infinipot, "nothing")
     page = (DOCS / "api.md").read_text("utf-8")
     documented = {line.split(".")[-1] for line in page.splitlines() if line.startswith("::: ")}
     assert sorted({*names} - documented - {"InfiniPotError"}) == []
