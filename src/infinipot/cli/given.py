@@ -35,8 +35,7 @@ def open_engine(given: Given, dtype: str | None = None, fused: bool = False) -> 
 
 def recipe_of(given: Given, otherwise: str = "general") -> Recipe:
     """Check method, sizes and settings before anything is loaded; `otherwise` is the catalyst by default."""
-    from infinipot.recipes.preset import parse_knob
-    from infinipot.recipes.presets import find
+    from infinipot.recipes.presets import find, parse_knob
     from infinipot.recipes.recipe import Recipe
 
     preset = find(given["recipe"])

@@ -14,7 +14,7 @@ from infinipot.recipes.option import Option
 if TYPE_CHECKING:
     from rich.table import Table
 
-    from infinipot.recipes.preset import Preset
+    from infinipot.recipes.presets import Preset
 
 Name = Annotated[str | None, typer.Argument(help="Show one recipe in full.")]
 HEAD = """# Recipes

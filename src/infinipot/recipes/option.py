@@ -1,14 +1,11 @@
-"""What one option is: name, type, default, bounds and help, declared once.
+"""What one option is: name, type, default, bounds and help, declared once; front ends are made from it.
 
-The command line, the server's settings and variables, the evaluation's grid and the docs are made from such
-declarations. Imports no tensors, so that tasks and front ends may declare options of their own.
+Imports no tensors, so that tasks and front ends may declare options of their own.
 """
-
-from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, Self
 
 from infinipot.common.sizes import size
 from infinipot.errors import ConfigError, wrong
@@ -18,35 +15,26 @@ Kind = type[int] | type[float] | type[str] | type[bool] | type[Path]
 
 @dataclass(frozen=True)
 class Option:
-    """Something a user can set.
+    """Something a user can set."""
 
-    name      as in Python; a front end spells the name its own way.
-    default   None where the method, the model or the task decides; `shown` then says in words what that is.
-    short     a second, one-letter name.
-    variable  the environment variable that may hold the value.
-    many      may be given again for several values.
-    share     a number between 0 and 1 is a share of the capacity.
-    applies   of a recipe's size: to every method whose memory is `sized`, to those that choose what to keep,
-              or to those that drop entries while they read.
-    """
-
-    name: str
+    name: str  # as in Python; a front end spells the name its own way
     kind: Kind
-    default: Any
+    default: Any  # None where the method, the model or the task decides
     help: str
     group: str = ""
     least: float | None = None
     most: float | None = None
     choices: tuple[str, ...] = ()
-    shown: str = ""
+    shown: str = ""  # the default in words
     metavar: str = ""
-    short: str = ""
-    variable: str = ""
-    many: bool = False
-    share: bool = False
+    short: str = ""  # a second, one-letter name
+    variable: str = ""  # the environment variable that may hold the value
+    many: bool = False  # may be given again for several values
+    share: bool = False  # a number between 0 and 1 is a share of the capacity
+    # Of a recipe's size: to methods of `sized` memory, that choose what to keep, or that drop while reading.
     applies: Literal["sized", "chooses", "drops"] = "drops"
 
-    def listed(self, group: str) -> Option:
+    def listed(self, group: str) -> Self:
         """Return the same option where a grid takes several values: one text with commas between."""
         default = None if self.default is None else str(self.default)
         told = f"{self.help.removesuffix('.')}, or their share: 0.5." if self.share else self.help

@@ -1,10 +1,7 @@
 """THE list of what a user can set: commands, grid, harness, manifest, saved card and docs are made from it.
 
-A new option of a recipe takes three places: a declaration among `SIZES`, a field of the same name in
-`core.config.PotConfig`, and its use in `reading/`. Imports no tensors.
+A new option of a recipe is declared in `SIZES`, is a field of `core.config.PotConfig`, is used in `reading/`.
 """
-
-from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
@@ -26,8 +23,6 @@ RECIPE = Option("recipe", str, "infinipot", "Method; `infinipot recipes` lists t
 MEASURED = "what measures better for the model"
 FORMAT = Option("format", str, None, "Prompt layout.", POT, choices=("chat", "plain"), shown=MEASURED)
 SET = Option("set", str, None, "Setting of the recipe, e.g. heavy=64.", POT, metavar="NAME=VALUE", many=True)
-
-
 _ENTRIES = "KV entries per layer and head, never exceeded."
 _END = "A text's end, before a question: distil it, fill the pot with it, or leave it raw."
 _PROMPT = "general, general-1, general-2, question, padding, unrelated, or a text of your own."

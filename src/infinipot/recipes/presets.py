@@ -1,138 +1,129 @@
-"""Every system of the paper's tables as plain data: prompt edit, position map, policy, sizes.
+"""Every system of the paper's tables by its name (`presets.toml`), and what each states about itself.
 
-A policy of another package, found through the entry point `infinipot.policies`, is a preset of its own name
-inside the CCD pipeline. The command's table, the docs and the property tests are all made from `presets()`.
+A policy of another package, found through the entry point `infinipot.policies`, is a preset of its own name.
 """
 
-from __future__ import annotations
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields
+from importlib.resources import files
+from typing import Any
 
 from infinipot.common import suggest
-from infinipot.core.config import ReadingMode
+from infinipot.core.config import DEFAULT_MODE, ReadingMode, Tail
+from infinipot.errors import ConfigError
 from infinipot.policies.registry import registry
-from infinipot.recipes.preset import Preset
+from infinipot.recipes.option import Option
+from infinipot.recipes.options import SIZES
 
-CHUNKS = "one pass per chunk"
-STEPS = "one pass per token once the pot is full; `step` N divides that by N"
-GROWS = ReadingMode(distil="never")
-OURS = "InfiniPot (EMNLP 2024)"
-PRESETS = (
-    Preset(
-        "infinipot",
-        "Catalyst Prompt + Novelty under Compression in Continual Context Distillation",
-        f"{CHUNKS}, catalyst and vocabulary head included",
-        policy="infinipot",
-    ),
-    Preset(
-        "ccd", "InfiniPot without catalyst and novelty: what the last token attends to", CHUNKS, policy="ccd"
-    ),
-    Preset(
-        "cap-only",
-        "InfiniPot without novelty: the catalyst's attention alone",
-        f"{CHUNKS}, catalyst included",
-        policy="infinipot",
-        fixed={"novelty": 0.0},
-        paper=f"{OURS}, Table 3",
-    ),
-    Preset(
-        "nuc-only",
-        "InfiniPot without catalyst: the most novel tokens alone",
-        f"{CHUNKS}, vocabulary head included",
-        policy="infinipot",
-        fixed={"novelty": 1.0, "pool": 1, "pooling": "mean"},
-        paper=f"{OURS}, Table 3",
-    ),
-    Preset(
-        "no-cr-rope",
-        "InfiniPot whose positions run on instead of being reset",
-        f"{CHUNKS}, catalyst and vocabulary head included",
-        policy="infinipot",
-        mode=ReadingMode(positions="kept"),
-        paper=f"{OURS}, section 4.4.3",
-        deviations=(
-            "as infinipot; longrope and dynamic RoPE are held at the regime of the model's whole window"
-        ),
-    ),
-    Preset(
-        "truncate",
-        "Both ends of the prompt, half of the room each; the middle is never read",
-        "one pass over one pot, again for every question",
-        mode=ReadingMode(prompt="truncate"),
-        paper="TR: LongBench, Bai et al. 2023 (arXiv:2308.14508)",
-        deviations=(
-            "room for the answer is left inside the capacity; the chat template's own tokens count in the "
-            "halves, where LongBench cuts before it"
-        ),
-    ),
-    Preset(
-        "swa",
-        "Sliding window attention: the most recent entries",
-        "one pass per 64 tokens; exact, and 64 times as many, with `step` 1",
-        policy="streaming-llm",
-        fixed={"sinks": 0},
-        step=64,
-        tail="raw",
-        paper="Longformer, Beltagy et al. 2020 (arXiv:2004.05150)",
-        deviations=(
-            "with `step` N a token sees the last |M| - N to |M| entries, where exact is always |M|; a "
-            "question enters at once"
-        ),
-    ),
-    Preset(
-        "streaming-llm",
-        "Four attention sinks and the most recent entries",
-        STEPS,
-        policy="streaming-llm",
-        step=1,
-        tail="raw",
-    ),
-    Preset(
-        "h2o",
-        "Heavy hitters by attention received so far, and the most recent entries",
-        f"{STEPS}; every query's attention is summed",
-        policy="h2o",
-        step=1,
-        tail="raw",
-    ),
-    Preset(
-        "tova",
-        "What the last token attends to, the same tokens for all heads of a layer",
-        CHUNKS,
-        policy="tova",
-    ),
-    Preset(
-        "sirllm",
-        "The most surprising tokens, the same for all layers and heads",
-        f"{CHUNKS}, vocabulary head included",
-        policy="sirllm",
-    ),
-    Preset(
-        "full",
-        "The whole text in a cache that grows with it",
-        "one pass per 2,048 tokens; attention grows with the square of the length",
-        mode=GROWS,
-        paper="Plain attention",
-        deviations="longrope and dynamic RoPE are held at the regime of the model's whole window",
-    ),
-    Preset(
-        "snapkv",
-        "The whole prompt first, then what its last tokens attend to",
-        "as full while reading; short answers after it",
-        policy="snapkv",
-        mode=ReadingMode(distil="prompt", positions="kept"),
-    ),
-    Preset(
-        "self-extend",
-        "The whole text, distant positions in groups so that they stay within the trained window",
-        "about twice full: its attention has no fused kernel",
-        mode=ReadingMode(distil="never", positions="grouped"),
-        paper="Self-Extend, Jin et al. 2024 (arXiv:2401.01325)",
-        deviations=(
-            "InfiniPot reports the best of (group, window) = (2, 1024), (2, 1536), (4, 2048); the first "
-            "is the default here; local layers keep their own window, and where every layer is local that "
-            "window is ignored"
-        ),
-    ),
-)
+
+@dataclass(frozen=True)
+class Preset:
+    """A named system: what the system does and how."""
+
+    name: str
+    summary: str
+    cost: str
+    policy: str = ""  # its registered name; empty where nothing is ever chosen
+    fixed: Mapping[str, Any] = field(default_factory=dict)  # settings of the policy that make it this system
+    mode: ReadingMode = DEFAULT_MODE
+    step: int = 0  # entries dropped at a time, at most an eighth of the capacity; 0 means half of it
+    tail: Tail = "fill"  # what becomes of a text's end before a question
+    paper: str = ""
+    deviations: str = ""
+
+    @property
+    def bounded(self) -> bool:
+        """Say whether memory is known beforehand, whatever the text."""
+        return not self.mode.grows
+
+    @property
+    def sized(self) -> bool:
+        """Say whether the capacity bounds anything."""
+        return self.bounded or bool(self.policy)
+
+    @property
+    def drops(self) -> bool:
+        """Say whether entries are dropped while a text is read."""
+        return self.bounded and bool(self.policy)
+
+    def takes(self, option: str) -> bool:
+        """Say whether an option of a recipe means anything to this method."""
+        declared = SIZES.get(option)
+        if declared is None:
+            return option in self.knobs
+        return {"sized": self.sized, "chooses": bool(self.policy), "drops": self.drops}[declared.applies]
+
+    @property
+    def bounds(self) -> str:
+        """What is bounded, in words."""
+        if self.bounded:
+            return "memory"
+        return "nothing until the prompt ends" if self.policy else "nothing"
+
+    @property
+    def needs(self) -> str:
+        """The evidence the method chooses by, in words."""
+        if not self.policy:
+            return "nothing"
+        policy = registry()[self.policy](**self.fixed)
+        some = "the last token" if policy.last == 1 else f"the last {policy.last} tokens"
+        words = {"catalyst": "the catalyst", "last": some, "running": "every token"}
+        found = [f"attention of {whose}" for need, whose in words.items() if need in policy.needs]
+        return " + ".join(found + ["novelty"] * ("novelty" in policy.needs)) or "nothing"
+
+    @property
+    def knobs(self) -> dict[str, Any]:
+        """The settings a user may change, with their defaults."""
+        if self.mode.positions == "grouped":
+            return {"group": self.mode.group, "window": self.mode.window}
+        if not self.policy:
+            return {}
+        plain = registry()[self.policy]()
+        return {knob.name: getattr(plain, knob.name) for knob in fields(plain) if knob.name not in self.fixed}
+
+    def knob(self, name: str) -> Any:
+        """Return the default of a setting, or say why there is none of that name."""
+        if name in self.fixed:
+            problem = f"{name} is what makes recipe '{self.name}'"
+            raise ConfigError(problem, field=name, remedy=f"use `recipe` {self.policy} to set it")
+        return suggest.find(f"setting of recipe '{self.name}'", name, self.knobs, field="set")
+
+    def describe(self) -> dict[str, Any]:
+        """Return everything the method states about itself, as JSON-ready data."""
+        cls = registry().get(self.policy)
+        return {
+            "name": self.name,
+            "summary": self.summary,
+            "bounds": self.bounds,
+            "needs": self.needs,
+            "drops at a time": self.step or ("half" if self.mode.distil == "full" and cls else None),
+            "cost": self.cost,
+            "knobs": self.knobs,
+            "paper": self.paper or (cls.paper if cls else ""),
+            "deviations": self.deviations or (cls.deviations if cls else "none known"),
+        }
+
+    def parse(self, name: str, text: str) -> Any:
+        """Return the value a text stands for: of a size, or of a setting, whose default gives the type."""
+        if name in SIZES:
+            return SIZES[name].parse(text)
+        default = self.knob(name)
+        kind = type(default) if isinstance(default, (bool, int, float)) else str
+        return Option(name, kind, default, "").parse(text)
+
+
+def parse_knob(text: str, preset: Preset) -> tuple[str, Any]:
+    """Read NAME=VALUE of a setting."""
+    name, found, value = (part.strip() for part in text.partition("="))
+    if not found:
+        raise ConfigError(f"'{text}' is no setting", field="set", remedy="use NAME=VALUE")
+    preset.knob(name)
+    return name, preset.parse(name, value)
+
+
+_TOLD = tomllib.loads((files("infinipot.recipes") / "presets.toml").read_text("utf-8"))
+PRESETS = tuple(Preset(name, mode=ReadingMode(**row.pop("mode", {})), **row) for name, row in _TOLD.items())
 
 
 def presets() -> dict[str, Preset]:
@@ -141,7 +132,8 @@ def presets() -> dict[str, Preset]:
     ours = {preset.policy for preset in PRESETS}
     for name, cls in registry().items():
         if name not in ours and name not in known:
-            known[name] = Preset(name, (cls.__doc__ or "").strip().split("\n")[0], CHUNKS, policy=name)
+            summary = (cls.__doc__ or "").strip().split("\n")[0]
+            known[name] = Preset(name, summary, "one pass per chunk", policy=name)
     return known
 
 

@@ -1,10 +1,8 @@
 """Recipes: a preset with its sizes and settings, as plain data that builds a Reader."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields, replace
-from typing import Any
+from typing import Any, Self
 
 from infinipot.core.config import DEFAULT_CAPACITY, PotConfig, ReadingMode
 from infinipot.errors import ConfigError, check
@@ -13,8 +11,7 @@ from infinipot.policies.registry import registry
 from infinipot.reading.model import Model
 from infinipot.reading.reader import Reader
 from infinipot.recipes.options import DECLARED, SIZES
-from infinipot.recipes.preset import Preset
-from infinipot.recipes.presets import find
+from infinipot.recipes.presets import Preset, find
 from infinipot.text.tokenizer import Format, Tokenizer
 
 
@@ -41,11 +38,10 @@ class Recipe:
         catalyst: str | None = None,
         format: Format = "plain",
         **options: Any,
-    ) -> Recipe:
+    ) -> Self:
         """Return a recipe by its preset's name; what is not given is the preset's own.
 
-        The options are those of `recipes.options` and the settings of the policy. `step` is another way to
-        say `keep`: how many entries a distillation drops. `keep` may be a share of the capacity.
+        The options are those of `recipes.options` and the settings of the policy.
         """
         preset = find(name)
         given = {option: value for option, value in options.items() if value is not None}
@@ -53,15 +49,14 @@ class Recipe:
             _check(preset, option, value)
         sizes = {option: value for option, value in given.items() if option in SIZES}
         knobs = {option: value for option, value in given.items() if option not in SIZES}
-        config = _config(preset, capacity, sizes)
-        recipe = cls(preset, config, knobs, catalyst or "general", format)
+        recipe = cls(preset, _config(preset, capacity, sizes), knobs, catalyst or "general", format)
         _check_least(recipe, given.get("keep"), given.get("step"))
         if catalyst is not None and not recipe.uses_catalyst:
             raise recipe.no_catalyst()
         return recipe
 
     @classmethod
-    def described(cls, told: Mapping[str, Any]) -> Recipe:
+    def described(cls, told: Mapping[str, Any]) -> Self:
         """Return the recipe that `describe` told; an option younger than the telling has its default."""
         preset = find(told["name"])
         if told["format"] not in ("chat", "plain") or "capacity" not in told:
@@ -147,8 +142,7 @@ def _config(preset: Preset, capacity: int, sizes: dict[str, Any]) -> PotConfig:
     keep, step = sizes.pop("keep", None), sizes.pop("step", None)
     if keep is not None and step is not None:
         raise ConfigError("keep and step say the same thing", field="step", remedy="give one of them")
-    fine = step is None or 1 <= step < capacity
-    check(fine, "step", step, f"use 1 to {capacity - 1}, below `capacity`")
+    check(step is None or 1 <= step < capacity, "step", step, f"use 1 to {capacity - 1}, below `capacity`")
     if keep is None:
         drop = _own_step(preset, capacity) if step is None else step
         keep = capacity - drop if drop else None

@@ -20,8 +20,7 @@ from infinipot.policies.registry import GROUP, registry
 from infinipot.reading.reader import Reader
 from infinipot.reading.sampling import Generation
 from infinipot.reading.state import HeadAndTail
-from infinipot.recipes.preset import parse_knob
-from infinipot.recipes.presets import find, presets
+from infinipot.recipes.presets import find, parse_knob, presets
 from infinipot.recipes.recipe import Recipe
 from infinipot.testing.model import ToyModel
 from infinipot.testing.tokenizer import ByteTokenizer
