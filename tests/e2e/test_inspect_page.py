@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from playwright.sync_api import Browser, Page, expect
 
-from infinipot.inspect.output import write_report
+from infinipot.inspect.page import write_report
 from infinipot.inspect.run import Run
 from infinipot.reading.recording import Record
 

@@ -17,8 +17,7 @@ from infinipot.recipes.options import ANSWER, DEVICE, DTYPE, FILE, FORMAT, JSON,
 
 if TYPE_CHECKING:
     from infinipot.engine import Engine
-    from infinipot.inspect.global_scoring import Whole
-    from infinipot.inspect.run import Run
+    from infinipot.inspect.run import Read, Run, Whole
     from infinipot.reading.sampling import Generation
     from infinipot.recipes.recipe import Recipe
 
@@ -49,7 +48,7 @@ def inspect(question: Question, out: Out, whole: Global = True, *, given: Given)
     runs = [_run(engine, name, one, text, question, wanted) for name, one in chosen.items()]
     layout = next(iter(chosen.values())).format
     scored = _whole(engine, runs[0], layout, text, question) if whole else None
-    from infinipot.inspect.output import write_report
+    from infinipot.inspect.page import write_report
 
     facts = _facts(engine, given["file"], question, runs[0], scored)
     written, told = write_report(runs, scored, out, facts)
@@ -83,28 +82,29 @@ def recipes(listed: str, capacity: int, keep: int | None, question: str) -> dict
 
 
 def _run(engine: Engine, name: str, recipe: Recipe, text: str, question: str, generation: Generation) -> Run:
-    from infinipot.inspect.run import attach, finish
+    from infinipot.inspect.run import record
 
     reader = engine.reader(recipe, question)
     reader.check(question, generation.max_new_tokens)
-    attach(reader)
-    watch_reading(reader, g.Text([text], len(text)), name)
-    ids = [token for part in engine.tokenizer.encode_stream([text]) for token in part]
     about: dict[str, Any] = {"name": name, "model": engine.name, "recipe": recipe.describe()}
     about["entry_bytes"] = reader.pot.nbytes / recipe.config.capacity
-    run = finish(reader, ids, question, generation, about)
-    note(f"{name}: {len(ids):,} tokens, {run.record.cycles:,} cycles, {run.seconds:.1f} s")
+    run = record(reader, text, question, generation, about, _watched(name))
+    tokens = len(run.record.ids) - run.record.about["opening"]
+    note(f"{name}: {tokens:,} tokens, {run.record.cycles:,} cycles, {run.seconds:.1f} s")
     return run
 
 
+def _watched(label: str) -> Read:
+    return lambda reader, text: watch_reading(reader, g.Text([text], len(text)), label)
+
+
 def _whole(engine: Engine, run: Run, layout: Any, text: str, question: str) -> Whole:
-    from infinipot.inspect.global_scoring import check_memory, reader, score
+    from infinipot.inspect import run as runs
     from infinipot.models.memory import available
 
-    check_memory(len(run.record.ids), run.record.about["entry_bytes"], available(str(engine.model.device)))
-    found = reader(engine.model, engine.tokenizer, text, question, layout)
-    watch_reading(found, g.Text([text], len(text)), "whole text")
-    return score(found, question)
+    free = available(str(engine.model.device))
+    runs.check_memory(len(run.record.ids), run.record.about["entry_bytes"], free)
+    return runs.whole(engine, text, question, layout, read=_watched("whole text"))
 
 
 def _facts(engine: Engine, names: list[str], question: str, run: Run, scored: Whole | None) -> dict[str, str]:

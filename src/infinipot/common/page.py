@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import html
+import re
 from collections.abc import Iterable, Mapping
 
 
@@ -16,6 +17,11 @@ def page(title: str, style: str, parts: Iterable[str]) -> str:
         + "\n".join(parts)
         + "\n</body></html>\n"
     )
+
+
+def slug(title: str) -> str:
+    """Return a title as a part of a file's name."""
+    return re.sub(r"[^a-z0-9]+", "-", title.lower()).strip("-")
 
 
 def facts(told: Mapping[str, str]) -> str:

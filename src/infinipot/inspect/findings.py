@@ -1,7 +1,5 @@
 """Everything the analyses say about some runs of one text, as numbers that a page and a file can show."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import combinations
@@ -10,9 +8,8 @@ from typing import Any
 import numpy as np
 
 from infinipot.inspect import measures
-from infinipot.inspect.global_scoring import Whole
 from infinipot.inspect.measures import Floats
-from infinipot.inspect.run import Run
+from infinipot.inspect.run import Run, Whole
 from infinipot.reading.recording import Mask, Record
 
 BINS = 64  # parts of the text in which kept tokens are counted
@@ -29,8 +26,8 @@ class Pair:
 
     def json(self) -> dict[str, Any]:
         """What is told of the pair."""
-        told = {"recipes": list(self.names), "cycles": self.cycles, "tokens": self.tokens}
-        return {**told, "overlap": _r(self.overlap.mean((1, 2)))}
+        overlap = _r(self.overlap.mean((1, 2)))
+        return {"recipes": [*self.names], "cycles": self.cycles, "tokens": self.tokens, "overlap": overlap}
 
 
 @dataclass(frozen=True)

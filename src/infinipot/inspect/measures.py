@@ -1,9 +1,4 @@
-"""Numbers about what was kept, as in section 3.4: arrays in, arrays out.
-
-Axes: L layers, H heads, T tokens of the text, W words.
-"""
-
-from __future__ import annotations
+"""Numbers about what was kept, as in section 3.4: of L layers, H heads, T tokens of the text, W words."""
 
 from collections.abc import Sequence
 from itertools import pairwise
@@ -30,20 +25,15 @@ def top(scores: Floats, counts: npt.NDArray[np.int_]) -> Mask:
 
 
 def hit_rate(held: Mask, scores: Floats) -> Floats:
-    """[L, H]: of as many tokens as a head holds, those of the highest score: the share the head holds.
-
-    Figure 2, top, where the scores are those of global scoring.
-    """
+    """[L, H]: the share that a head holds of as many tokens with the highest scores (Figure 2, top)."""
     counts = held.sum(-1)
-    hits = (held & top(scores, counts)).sum(-1)
-    return np.asarray(hits / np.maximum(1, counts))
+    return np.asarray((held & top(scores, counts)).sum(-1) / np.maximum(1, counts))
 
 
 def retention(held: Mask, bins: int, tokens: int | None = None) -> Floats:
-    """[L, H, bins]: the share of the tokens of each part of the text that a head holds.
+    """[L, H, bins]: the share of each part of the text, of which `tokens` were read, that a head holds.
 
-    `tokens` is how far the text was read; parts of it that are not read yet hold nothing.
-    Its mean over the heads is Figure 2, bottom.
+    The mean over the heads is Figure 2, bottom.
     """
     length = held.shape[-1]
     starts = bounds(length, bins)
@@ -61,15 +51,11 @@ def bounds(length: int, bins: int) -> npt.NDArray[np.int_]:
 
 def overlap(one: Mask, other: Mask) -> Floats:
     """[L, H]: what two pots hold in common, as a share of what they hold."""
-    both = (one & other).sum(-1)
-    return np.asarray(2 * both / np.maximum(1, one.sum(-1) + other.sum(-1)))
+    return np.asarray(2 * (one & other).sum(-1) / np.maximum(1, one.sum(-1) + other.sum(-1)))
 
 
 def overlaps(one: Record, other: Record, most: int = 64) -> tuple[list[int], Floats]:
-    """Overlap of two recordings of one text: tokens read, and [n, L, H], for cycles that both have there.
-
-    Figure 3, top. At most `most` cycles are looked at.
-    """
+    """Tokens read and overlap [n, L, H] at up to `most` cycles that two recordings share (Figure 3, top)."""
     others = {int(tokens): cycle for cycle, tokens in enumerate(other.tokens, 1)}
     common = [(int(t), cycle) for cycle, t in enumerate(one.tokens, 1) if int(t) in others]
     common = [common[place] for place in spread(len(common), most)]

@@ -1,32 +1,54 @@
-"""One HTML page to look into pots: the text, shaded by what is held, for two recipes side by side.
+"""From runs to a folder: recordings, numbers, pictures, and a page that shades the text by what is held.
 
-Styles, script, data and pictures are inside the page's file. Data are compressed bytes, which the browser
-unpacks; the slider has at most `MOMENTS` positions, so that the size does not follow the number of cycles.
+Everything is inside the page's file. The slider has at most `MOMENTS` positions, so that the size of the page
+does not follow the number of cycles.
 """
-
-from __future__ import annotations
 
 import base64
 import json
 import zlib
 from collections.abc import Mapping, Sequence
-from importlib.resources import files
+from importlib import resources
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from infinipot.common import page as html_page
+from infinipot.common.atomic_files import failing_to
 from infinipot.common.plots import Picture
 from infinipot.inspect import measures
-from infinipot.inspect.findings import BINS, Findings
-from infinipot.inspect.run import Run
+from infinipot.inspect.findings import BINS, Findings, findings
+from infinipot.inspect.plots import pictures
+from infinipot.inspect.run import Run, Whole
 
 MOMENTS = 64  # positions of the slider
 
 
+def write_report(
+    runs: Sequence[Run], whole: Whole | None, out: Path, facts: Mapping[str, str]
+) -> tuple[list[Path], dict[str, Any]]:
+    """Write everything about the runs; return the files, the page first, and what report.json says."""
+    found = findings(runs, whole)
+    drawn = list(pictures(found))
+    told = {"about": dict(facts), **found.json()}
+    files = {f"{picture.name}.png": picture.light for picture in drawn}
+    with failing_to(f"write to {out}"):
+        out.mkdir(parents=True, exist_ok=True)
+        (out / "index.html").write_text(page(found, drawn, facts), encoding="utf-8")
+        for run, stated in zip(runs, told["recipes"], strict=True):
+            stated["recording"] = name = f"{html_page.slug(run.name)}.npz"
+            stated["recording_file_bytes"] = run.record.save(out / name)
+        files["report.json"] = (json.dumps(told, ensure_ascii=False, indent=1) + "\n").encode()
+        for name, data in files.items():
+            (out / name).write_bytes(data)
+    names = ("index.html", *(stated["recording"] for stated in told["recipes"]), *files)
+    return [out / name for name in names], told
+
+
 def page(found: Findings, pictures: Sequence[Picture], facts: Mapping[str, str]) -> str:
     """Return the page."""
-    here = files("infinipot.inspect")
+    here = resources.files("infinipot.inspect")
     style, body, script = ((here / f"page.{kind}").read_text("utf-8") for kind in ("css", "html", "js"))
     data = json.dumps(payload(found.runs), ensure_ascii=False).replace("<", "\\u003c")
     parts = [

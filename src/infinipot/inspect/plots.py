@@ -1,8 +1,6 @@
 """Figures 2 and 3 of the paper for a text of one's own, and a map of what is held."""
 
-from __future__ import annotations
-
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from functools import partial
 from typing import Any
 
@@ -11,34 +9,25 @@ import numpy as np
 from infinipot.common.plots import COLOURS, GREY, Picture, picture, pyplot
 from infinipot.inspect.findings import Findings
 
-Draw = Callable[..., Any]  # of pyplot and the findings; returns a figure
-HITS = (
-    "Share of the tokens the answer attends to, with the whole text at hand, that the pot holds; mean over a "
-    "layer's heads (Figure 2, top)."
-)
-FREQUENCY = "Where in the text the held tokens come from: share held, mean over heads (Figure 2, bottom)."
-OVERLAP = "Share of held tokens that two pots have in common, cycle by cycle (Figure 3, top)."
-NOVELTY = (
-    "Summed novelty of a head's held tokens against the most there was: the most novel of all tokens read, "
-    "dotted (Figure 3, bottom)."
-)
-RETENTION = "Share held in the end, by layer and by place in the text."
+CAPTIONS = {
+    "hit-rate": "Share of the tokens the answer attends to, with the whole text at hand, that the pot holds; "
+    "mean over a layer's heads (Figure 2, top).",
+    "frequency": "Where in the text the held tokens come from: share held, mean over heads "
+    "(Figure 2, bottom).",
+    "overlap": "Share of held tokens that two pots have in common, cycle by cycle (Figure 3, top).",
+    "novelty": "Summed novelty of a head's held tokens against the most there was: the most novel of all "
+    "tokens read, dotted (Figure 3, bottom).",
+    "retention": "Share held in the end, by layer and by place in the text.",
+}
 DOTS = {"marker": "o", "markersize": 3}
 WIDE = {"squeeze": False, "sharex": True, "layout": "constrained"}
 
 
 def pictures(found: Findings) -> Iterator[Picture]:
     """Yield the pictures that there are numbers for."""
-    plots = pyplot("inspect")
-    kinds: list[tuple[Any, str, str, Draw]] = [
-        (found.hits, "hit-rate", HITS, _hits),
-        (True, "frequency", FREQUENCY, _frequency),
-        (found.pairs, "overlap", OVERLAP, _overlap),
-        (True, "novelty", NOVELTY, _novelty),
-        (True, "retention", RETENTION, _retention),
-    ]
-    for wanted, name, caption, draw in kinds:
-        if wanted:
+    plots, drawn = pyplot("inspect"), (_hits, _frequency, _overlap, _novelty, _retention)
+    for (name, caption), draw in zip(CAPTIONS.items(), drawn, strict=True):
+        if {"hit-rate": found.hits, "overlap": found.pairs}.get(name, True):
             yield picture(plots, name, caption, partial(draw, found=found))
 
 
@@ -47,7 +36,7 @@ def _hits(plots: Any, found: Findings) -> Any:
     for name, hits in found.hits.items():
         told, colour = f"{name} ({100 * hits.mean():.1f})", _colour(found, name)
         axis.plot(found.layers, 100 * hits.mean(1), label=told, color=colour, **DOTS)
-    _labelled(axis, "layer", "hit rate, %")
+    axis.set(xlabel="layer", ylabel="hit rate, %", ylim=(0, None))
     axis.xaxis.get_major_locator().set_params(integer=True)
     figure.legend(loc="outside right upper")
     return figure
@@ -78,8 +67,7 @@ def spread_layers(count: int) -> list[int]:
 def roots(axis: Any) -> None:
     """A scale for shares held: of a long text most is dropped."""
     axis.set_yscale("function", functions=(np.sqrt, np.square))
-    axis.set_ylim(0, 100)
-    axis.set_yticks([0, 5, 20, 50, 100])
+    axis.set(ylim=(0, 100), yticks=[0, 5, 20, 50, 100])
 
 
 def _overlap(plots: Any, found: Findings) -> Any:
@@ -87,7 +75,7 @@ def _overlap(plots: Any, found: Findings) -> Any:
     for number, pair in enumerate(found.pairs):
         label, colour = " and ".join(pair.names), COLOURS[number % len(COLOURS)]
         axis.plot(pair.tokens, 100 * pair.overlap.mean((1, 2)), label=label, color=colour, **DOTS)
-    _labelled(axis, "tokens read", "in common, %")
+    axis.set(xlabel="tokens read", ylabel="in common, %", ylim=(0, None))
     figure.legend(loc="outside upper left", ncols=2)
     return figure
 
@@ -95,11 +83,10 @@ def _overlap(plots: Any, found: Findings) -> Any:
 def _novelty(plots: Any, found: Findings) -> Any:
     figure, axis = plots.subplots(figsize=(7.4, 3.4), layout="constrained")
     for name, novelty in found.novelty.items():
-        sums = novelty.held.mean((1, 2))
-        axis.plot(novelty.tokens, sums, label=name, color=_colour(found, name), **DOTS)
+        axis.plot(novelty.tokens, novelty.held.mean((1, 2)), label=name, color=_colour(found, name), **DOTS)
     first = found.novelty[found.runs[0].name]
     axis.plot(first.tokens, first.best, color=GREY, linestyle=":", label="the most there was")
-    _labelled(axis, "tokens read", "summed novelty, nats")
+    axis.set(xlabel="tokens read", ylabel="summed novelty, nats", ylim=(0, None))
     figure.legend(loc="outside right upper")
     return figure
 
@@ -113,7 +100,7 @@ def _retention(plots: Any, found: Findings) -> Any:
         place = (edges[0], edges[-1], len(found.layers) - 0.5, -0.5)
         shown = axis.imshow(100 * values, cmap="viridis", norm=scale, aspect="auto", extent=place)
         axis.set_title(name, loc="left")
-        axis.set_ylabel("layer")
+        axis.set(ylabel="layer")
     axes.flat[-1].set_xlabel("token of the text")
     figure.colorbar(shown, ax=axes, label="share held, %", shrink=0.8)
     return figure
@@ -121,12 +108,6 @@ def _retention(plots: Any, found: Findings) -> Any:
 
 def _edges(found: Findings, values: Any) -> Any:
     return np.linspace(0, len(found.runs[0].record.ids), values.shape[-1] + 1)
-
-
-def _labelled(axis: Any, across: str, up: str) -> None:
-    axis.set_xlabel(across)
-    axis.set_ylabel(up)
-    axis.set_ylim(bottom=0)
 
 
 def _colour(found: Findings, name: str) -> str:

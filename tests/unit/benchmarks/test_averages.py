@@ -10,10 +10,10 @@ from typing import Any
 import numpy as np
 import pytest
 
+from infinipot.engine import Engine
 from infinipot.errors import InputError
 from infinipot.inspect.findings import findings
-from infinipot.inspect.global_scoring import whole
-from infinipot.inspect.run import Run, record
+from infinipot.inspect.run import Run, record, whole
 from infinipot.reading.sampling import Generation
 from infinipot.recipes.recipe import Recipe
 from infinipot.testing.model import ToyModel
@@ -23,6 +23,7 @@ from paper.folder import FIGURES, TABLE, paper
 from paper.search import searched
 
 MODEL, TOKENIZER = ToyModel(layers=3), ByteTokenizer()
+ENGINE = Engine("toy", "plain", MODEL, TOKENIZER)
 QUESTION = "Which dog?"
 RECIPES = {
     "swa": "swa",
@@ -50,7 +51,7 @@ def read(name: str, lines: int) -> Run:
 
 def row(lines: int) -> dict[str, Any]:
     runs = [read(name, lines) for name in list(RECIPES)[:3]]
-    found = findings(runs, whole(MODEL, TOKENIZER, text(lines), QUESTION, bare=True))
+    found = findings(runs, whole(ENGINE, text(lines), QUESTION, "plain", bare=True))
     return {"aim": FIGURES, "task": "dogs", "text": str(lines), "id": f"row {lines}", **found.json()}
 
 
@@ -132,6 +133,6 @@ def test_rows_become_a_folder(rows: list[dict[str, Any]], tmp_path: Path) -> Non
 
 
 def test_a_bare_question_follows_the_text_at_once() -> None:
-    framed, bare = (whole(MODEL, TOKENIZER, text(2), QUESTION, bare=one) for one in (False, True))
+    framed, bare = (whole(ENGINE, text(2), QUESTION, "plain", bare=one) for one in (False, True))
     assert framed.scores.shape == bare.scores.shape
     assert not np.array_equal(framed.scores, bare.scores)

@@ -14,13 +14,12 @@ import torch
 
 from infinipot.core.attention import LogitSpec
 from infinipot.core.pot import Pot
-from infinipot.errors import ConfigError, InputError
+from infinipot.engine import Engine
+from infinipot.errors import ConfigError, StoreError
 from infinipot.inspect import measures
 from infinipot.inspect.findings import findings
-from infinipot.inspect.global_scoring import check_memory, whole
-from infinipot.inspect.output import write_report
-from infinipot.inspect.page import payload
-from infinipot.inspect.run import Run, check, pieces, record
+from infinipot.inspect.page import payload, write_report
+from infinipot.inspect.run import Run, check, check_memory, pieces, record, whole
 from infinipot.reading.recording import Record
 from infinipot.reading.sampling import Generation
 from infinipot.recipes.presets import find
@@ -29,6 +28,7 @@ from infinipot.testing.model import ToyModel
 from infinipot.testing.tokenizer import ByteTokenizer
 
 MODEL, TOKENIZER = ToyModel(layers=3), ByteTokenizer()
+ENGINE = Engine("toy", "plain", MODEL, TOKENIZER)
 TEXT = "".join(f"The quick brown fox met dog number {n} </script> & 日本 😀.\n" for n in range(14))
 QUESTION = "Which dog?"
 
@@ -79,7 +79,7 @@ def test_global_scoring_is_the_first_answer_token_s_attention(monkeypatch: pytes
         original(pot, layer, queries, keys, spec)
 
     monkeypatch.setattr(Pot, "observe", spy)
-    found = whole(MODEL, TOKENIZER, TEXT, QUESTION)
+    found = whole(ENGINE, TEXT, QUESTION, "plain")
     count = 1 + len(TEXT.encode())
     asked = len(QUESTION) + len(TOKENIZER.frame("plain").ask_before)
     assert all(scores.shape[-1] == count + asked + 1 for scores in seen.values()), "it was written itself"
@@ -90,7 +90,7 @@ def test_global_scoring_is_the_first_answer_token_s_attention(monkeypatch: pytes
 
 
 def test_what_global_scoring_holds_hits_everything(runs: list[Run]) -> None:
-    scored = whole(MODEL, TOKENIZER, TEXT, QUESTION)
+    scored = whole(ENGINE, TEXT, QUESTION, "plain")
     best = measures.top(scored.scores, np.full((3, 2), 80))
     assert (measures.hit_rate(best, scored.scores) == 1).all()
     found = findings(runs, scored)
@@ -138,7 +138,7 @@ def test_the_page_s_data_say_what_the_record_says(runs: list[Run]) -> None:
 
 
 def test_a_report_is_a_page_pictures_numbers_and_recordings(runs: list[Run], tmp_path: Path) -> None:
-    scored = whole(MODEL, TOKENIZER, TEXT, QUESTION)
+    scored = whole(ENGINE, TEXT, QUESTION, "plain")
     written, told = write_report(runs, scored, tmp_path / "out", {"question": "<b>Who?</b>"})
     names = {path.name for path in written}
     assert {"index.html", "report.json", "infinipot.npz", "cap-only.npz"} <= names
@@ -163,7 +163,7 @@ def test_without_global_scoring_there_is_no_hit_rate(runs: list[Run], tmp_path: 
 
 def test_a_folder_that_cannot_be_written_is_one_line(runs: list[Run], tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
-    with pytest.raises(InputError, match="cannot write to"):
+    with pytest.raises(StoreError, match="cannot write to"):
         write_report(runs[:1], None, tmp_path / "file" / "out", {})
 
 
