@@ -24,7 +24,7 @@ from typing import Any
 
 from infinipot.engine import open_engine
 from infinipot.errors import InfiniPotError
-from infinipot.eval.evaluate import Evaluation, Here, evaluate
+from infinipot.eval.evaluate import Evaluation, Workers, evaluate
 from infinipot.eval.folder import MANIFEST, key, opened, read_manifest, read_rows
 from infinipot.eval.grid import BY_TASK, Grid
 from infinipot.eval.results import summary
@@ -142,7 +142,7 @@ def chosen(args: argparse.Namespace) -> list[Part]:
 
 def worker(args: argparse.Namespace, turn: Any, until: float) -> None:
     """Take one part after the other until none is left or the time is over."""
-    todo, here = chosen(args), Here(lambda: open_engine(args.model, args.device, args.dtype, fused=True))
+    todo, here = chosen(args), Workers(lambda: open_engine(args.model, args.device, args.dtype, fused=True))
     while time.time() < until:
         with turn.get_lock():
             number, turn.value = turn.value, turn.value + 1
@@ -159,7 +159,7 @@ def worker(args: argparse.Namespace, turn: Any, until: float) -> None:
         print(f"{todo[number].grid} {todo[number].name}: {told}", flush=True)
 
 
-def run(part: Part, args: argparse.Namespace, here: Here, until: float) -> str:
+def run(part: Part, args: argparse.Namespace, here: Workers, until: float) -> str:
     """Make the rows that are not there yet; say what came out."""
     started, wanted = time.time(), part.evaluation(args)
     begin(wanted, args.out / part.grid)

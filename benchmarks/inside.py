@@ -40,8 +40,7 @@ from infinipot.eval.results import bootstrapped
 from infinipot.eval.tasks.longbench import LongBench, names
 from infinipot.eval.tasks.task import Example
 from infinipot.inspect.findings import findings
-from infinipot.inspect.global_scoring import Whole, check_memory, whole
-from infinipot.inspect.run import Run, record
+from infinipot.inspect.run import Run, Whole, check_memory, record, whole
 from infinipot.models.memory import available
 from infinipot.reading.sampling import Generation
 from infinipot.recipes.recipe import Recipe
@@ -143,8 +142,7 @@ def globally(engine: Engine, example: Example, run: Run) -> Whole:
         torch.cuda.empty_cache()
     entry = run.record.about["entry_bytes"]
     check_memory(len(run.record.ids), entry, available(str(engine.model.device)))
-    format = _format(engine, example)
-    return whole(engine.model, engine.tokenizer, example.text, example.question, format, example.bare)
+    return whole(engine, example.text, example.question, _format(engine, example), example.bare)
 
 
 def _format(engine: Engine, example: Example) -> Any:
@@ -220,7 +218,8 @@ def agreed(engine: Engine, args: argparse.Namespace) -> None:
     wanted = recipes(f"{PAPER},sirllm", args.capacity, None, "")
     cells = {name: recipe.describe() for name, recipe in wanted.items()}
     hardware = manifests.hardware(str(engine.model.device))
-    made = manifests.made("inside", {"capacity": args.capacity}, args.seed, model, {}, cells, hardware)
+    told = {"task": "inside", "options": {"capacity": args.capacity}, "seed": args.seed}
+    made = manifests.made(cells, hardware, **told, model=model, examples={})
     path = args.out / "rows" / "manifest.json"
     if path.exists():
         old = json.loads(path.read_text("utf-8"))

@@ -12,7 +12,7 @@ import torch
 
 from infinipot.engine import Engine
 from infinipot.eval import manifest as manifests
-from infinipot.eval.evaluate import Evaluation, Here, Step, evaluate
+from infinipot.eval.evaluate import Evaluation, Step, Workers, evaluate
 from infinipot.eval.folder import opened
 from infinipot.eval.grid import Grid
 from infinipot.eval.tasks.task import BadRow, Count, Example
@@ -60,7 +60,7 @@ class Letters:
 def run(out: Path, task: Any = None, grid: Grid = GRID, seed: int = 0, **options: Any) -> list[Step]:
     """Evaluate to the end."""
     wanted = Evaluation(task or Letters(), grid, out, seed=seed, **options)
-    return list(evaluate(wanted, Here(engine)))
+    return list(evaluate(wanted, Workers(engine)))
 
 
 def run_quietly(out: str, pause: float) -> None:
@@ -90,19 +90,19 @@ def kept_run(
     cells = grid.cells()
     manifest = {
         **manifests.made(
-            task,
-            {},
-            0,
-            {
+            {cell.name: cell.describe() for cell in cells},
+            "a small computer",
+            task=task,
+            options={},
+            seed=0,
+            model={
                 "name": "toy",
                 "weights": f"sample:{'a' * 64}",
                 "device": "cpu",
                 "dtype": "float32",
                 "format": "plain",
             },
-            {"count": len(rows), "sha256": "b" * 64},
-            {cell.name: cell.describe() for cell in cells},
-            "a small computer",
+            examples={"count": len(rows), "sha256": "b" * 64},
         ),
         **changes,
     }

@@ -1,7 +1,5 @@
 """A whole run: plain transformers, the recipes, several documents; one JSON-ready document of results."""
 
-from __future__ import annotations
-
 import platform
 import statistics
 import time

@@ -1,6 +1,4 @@
-"""What to measure: plain data, checked before anything is loaded; knows no tensors."""
-
-from __future__ import annotations
+"""What to measure: plain data, checked before any model is loaded; knows no tensors."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -54,7 +52,7 @@ class Plan:
             remedy = f"use `lengths` {short(2 * largest)} or more, or a smaller `capacity`"
             raise ConfigError(problem, field="lengths", remedy=remedy)
 
-    def made(self) -> list[Recipe]:
+    def made(self) -> list["Recipe"]:
         """Return every recipe at every capacity."""
         from infinipot.recipes import presets
         from infinipot.recipes.recipe import Recipe
@@ -67,6 +65,6 @@ class Plan:
             found += [Recipe.named(name, capacity=capacity, **given) for capacity in capacities]
         return found
 
-    def cycling(self) -> list[Recipe]:
+    def cycling(self) -> list["Recipe"]:
         """Return the recipes that distil while they read."""
         return [recipe for recipe in self.made() if recipe.preset.drops]

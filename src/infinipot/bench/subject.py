@@ -1,9 +1,7 @@
 """The model that is measured: first bare, for plain transformers, then ready for pots."""
 
-from __future__ import annotations
-
 import gc
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -36,20 +34,14 @@ class Subject:
     mixed: bool = False  # products in bfloat16, on a CPU
     computes: str = ""  # what it computes in, once `ready`
     model: HFModel | None = None  # once `ready`
-    parameters: int = field(init=False)
-    weight_bytes: int = field(init=False)
-    vocabulary: int = field(init=False)
-    trained: int = field(init=False)  # the longest text the model was trained for
-    entry_bytes: int = field(init=False)  # of one token's keys and values in a cache of the whole text
-    taken: int = field(init=False)  # bytes of the card once the weights were loaded
 
     def __post_init__(self) -> None:
         weights, config = list(self.bare.parameters()), self.bare.config.get_text_config()
-        self.parameters = sum(weight.numel() for weight in weights)
-        self.weight_bytes = sum(weight.nbytes for weight in weights)
+        self.parameters: int = sum(weight.numel() for weight in weights)
+        self.weight_bytes: int = sum(weight.nbytes for weight in weights)
         self.vocabulary = int(config.vocab_size)
-        self.trained = int(getattr(config, "max_position_embeddings", 0))
-        self.entry_bytes = plain.entry_bytes(config, self.dtype.itemsize)
+        self.trained = int(getattr(config, "max_position_embeddings", 0))  # the longest text of its training
+        self.entry_bytes = plain.entry_bytes(config, self.dtype.itemsize)  # a token's in a whole text's cache
         self.taken = torch.cuda.memory_allocated(self.device) if self.device.type == "cuda" else 0
 
     def ready(self) -> HFModel:

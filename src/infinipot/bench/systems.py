@@ -1,13 +1,11 @@
 """What is measured on texts of any length: a recipe, or plain transformers. Warm up, read, ask, answer."""
 
-from __future__ import annotations
-
 import statistics
 import time
 from collections.abc import Generator
 from dataclasses import asdict, dataclass
 from itertools import pairwise
-from typing import Any
+from typing import Any, Self
 
 import torch
 
@@ -53,7 +51,7 @@ class Measurement:
     reserved_bytes: int | None = None
     process_peak_bytes: int | None = None
 
-    def describe(self, beside: Measurement | None = None) -> dict[str, Any]:
+    def describe(self, beside: Self | None = None) -> dict[str, Any]:
         """Return the row as JSON-ready data, with how many times as fast as `beside` the system is."""
         found = asdict(self) | {"tokens_s": None, "reading_ratio": None, "decode_ratio": None}
         if self.reading_s:
@@ -67,7 +65,7 @@ class Measurement:
         return {name: float(f"{v:.6g}") if isinstance(v, float) else v for name, v in found.items()}
 
 
-def rows(system: Pots | Transformers, plan: Plan) -> Generator[str | Measurement, None, None]:
+def rows(system: "Pots | Transformers", plan: Plan) -> Generator[str | Measurement, None, None]:
     """Yield a row for each length, shortest first, and words about what is being done."""
     about, failed, pace = system.about, "", 0.0
     for length in sorted(plan.lengths):
@@ -97,7 +95,7 @@ def reason(error: BaseException) -> str:
     return "out of memory" if out_of_memory(error) else f"{type(error).__name__}: {text}"[:160]
 
 
-def _obstacle(system: Pots | Transformers, length: int, pace: float, limit: float) -> str:
+def _obstacle(system: "Pots | Transformers", length: int, pace: float, limit: float) -> str:
     """Why a length is not even begun; reading gets slower with length, so the pace so far is the least."""
     needed, free = system.subject.entry_bytes * length, memory.available(str(system.subject.device))
     if system.grows and needed > free:
@@ -119,11 +117,10 @@ class Pots:
 
     def __init__(self, subject: Subject, recipe: Recipe) -> None:
         self.subject, self.recipe, self.grows = subject, recipe, not recipe.preset.bounded
-        self.about: About = {"system": recipe.preset.name, "ours": True, "note": recipe.note}
-        if recipe.preset.sized:
-            self.about["capacity"] = recipe.config.capacity
-        if recipe.preset.drops:
-            self.about["keep"] = recipe.config.kept
+        preset, config = recipe.preset, recipe.config
+        self.about: About = {"system": preset.name, "ours": True, "note": recipe.note}
+        self.about["capacity"] = config.capacity if preset.sized else None
+        self.about["keep"] = config.kept if preset.drops else None
 
     def warm_up(self, length: int, new_tokens: int) -> None:
         """Read a short text that ends like a long one, and answer, twice where anything is captured."""

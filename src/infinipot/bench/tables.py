@@ -1,7 +1,5 @@
 """Results as tables a person reads at a hundred columns."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from typing import Any
 
@@ -29,8 +27,7 @@ def tables(told: Document) -> Iterator[RenderableType]:
         memory = "MEMORY\nGB" if machine["device"].startswith("cuda") else "CACHE\nGB"
         found = table("", *COLUMNS, "TIMES\nplain", memory, "CYCLES", "ENGINE")
         for row in told["rows"]:
-            look = None if row["ours"] else "dim" if row["failed"] else "cyan"
-            found.add_row(*_cells(row), style=look)
+            found.add_row(*_cells(row), style=None if row["ours"] else "dim" if row["failed"] else "cyan")
         yield found
         yield remarks(told["rows"])
     if told["documents"]:

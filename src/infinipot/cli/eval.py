@@ -109,9 +109,9 @@ def _workers(given: Given) -> Workers:
         for name in ("address", "workers"):
             if given[name]:
                 raise ConfigError(f"`{name}` is for `engine` ray", field=name, remedy="leave it out")
-        from infinipot.eval.evaluate import Here
+        from infinipot.eval.evaluate import Workers
 
-        return Here(lambda: g.open_engine(given, fused=True), batch)
+        return Workers(lambda: g.open_engine(given, fused=True), batch)
     if batch:
         problem = "`batch` is for `engine` here: a worker on a cluster has one job at a time"
         raise ConfigError(problem, field="batch")

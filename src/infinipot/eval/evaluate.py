@@ -1,18 +1,15 @@
 """One evaluation: a task, a grid of cells, a folder; every row that is not there yet is made and kept.
 
-A `Workers` runs the jobs: this process, or many on a cluster. Only this module writes rows, and
-progress is yielded, never called back.
+A `Workers` runs the jobs: this process, or many on a cluster. Only this module writes rows.
 """
 
-from __future__ import annotations
-
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from statistics import fmean
-from typing import Any, Protocol, cast
+from typing import Any, cast
 
 from infinipot.engine import Engine
 from infinipot.errors import InputError
@@ -25,6 +22,7 @@ from infinipot.models import catalog, fingerprint
 from infinipot.text.files import title
 from infinipot.text.tokenizer import Format
 
+Open = Callable[[], Engine]  # opens the model
 DIGITS = 6  # of a score
 GPU_BATCH = 8  # answers given together on a GPU, which one alone leaves idle
 
@@ -47,18 +45,8 @@ class Prepared:
 
     model: Mapping[str, str]
     hardware: str
-    examples: tuple[Example, ...]
-    bad: tuple[BadRow, ...]
-
-
-class Workers(Protocol):
-    """Something that holds a model and runs jobs on it."""
-
-    def prepare(self, wanted: Evaluation) -> Prepared:
-        """Make the examples with the model's tokenizer, and refuse cells that could run none."""
-
-    def run(self, jobs: list[Job]) -> Iterator[tuple[Job, Outcome]]:
-        """Yield every job with its outcome, in any order."""
+    examples: list[Example]
+    bad: list[BadRow]
 
 
 @dataclass(frozen=True)
@@ -73,21 +61,20 @@ class Step:
     row: Row | None = None
 
 
-class Here:
-    """Workers of one: this process and its model, opened when a job needs it."""
+class Workers:
+    """What runs jobs: this process and its model, opened when a job needs it; a cluster is a kind of it."""
 
-    def __init__(self, open_engine: Callable[[], Engine], batch: int | None = None) -> None:
-        self._open, self._batch = open_engine, batch
+    def __init__(self, opened: Open, batch: int | None = None) -> None:
+        self._open, self._batch = opened, batch
 
     @cached_property
     def runner(self) -> Runner:
         """The runner of the model."""
         engine = self._open()
-        gpu = engine.model.device.type == "cuda"
-        return Runner(engine, self._batch or (GPU_BATCH if gpu else 1))
+        return Runner(engine, self._batch or (GPU_BATCH if engine.model.device.type == "cuda" else 1))
 
     def prepare(self, wanted: Evaluation) -> Prepared:
-        """As in `Workers`."""
+        """Make the examples with the model's tokenizer, and refuse cells that could run none."""
         engine = self.runner.engine
         found = wanted.task.examples(lambda text: len(engine.tokenizer.encode(text)))
         examples, bad = _sorted_out(found, wanted.limit)
@@ -96,7 +83,7 @@ class Here:
         return Prepared(model, manifests.hardware(str(engine.model.device)), examples, bad)
 
     def run(self, jobs: list[Job]) -> Iterator[tuple[Job, Outcome]]:
-        """As in `Workers`; in order."""
+        """Yield every job with its outcome, in any order."""
         return self.runner.run(jobs)
 
 
@@ -117,19 +104,23 @@ def evaluate(wanted: Evaluation, workers: Workers) -> Iterator[Step]:
     """Run everything that is not done yet; yields before the first row and after every row."""
     known = workers.prepare(wanted)
     cells = wanted.grid.cells(cast(Format, known.model["format"]))
-    told = {cell.name: cell.describe() for cell in cells}
-    options = {**wanted.task.describe(), "limit": wanted.limit}
-    identity = (wanted.task.name, options, wanted.seed, known.model, manifests.of_examples(known.examples))
-    with opened(wanted.out, manifests.made(*identity, told, known.hardware)) as folder:
+    manifest = manifests.made(
+        {cell.name: cell.describe() for cell in cells},
+        known.hardware,
+        task=wanted.task.name,
+        options={**wanted.task.describe(), "limit": wanted.limit},
+        seed=wanted.seed,
+        model=known.model,
+        examples=manifests.of_examples(known.examples),
+    )
+    with opened(wanted.out, manifest) as folder:
         jobs = [Job(cell, example) for cell in cells for example in known.examples]
-        yield from _run(wanted.task, jobs, known.bad, workers, folder)
+        yield from _run(wanted.task, jobs, known, workers, folder)
 
 
-def _run(
-    task: Task, jobs: list[Job], bad: Iterable[BadRow], workers: Workers, folder: Folder
-) -> Iterator[Step]:
+def _run(task: Task, jobs: list[Job], known: Prepared, workers: Workers, folder: Folder) -> Iterator[Step]:
     there = folder.done()
-    for one in bad:
+    for one in known.bad:
         found = {"kind": "bad", "file": Path(one.file).name, "line": one.line, "reason": one.reason}
         if key(found) not in there:
             folder.append(found)
@@ -143,16 +134,15 @@ def _run(
     before = len(jobs) - len(left)
     yield Step(before, len(jobs), read / work)
     for done, (job, outcome) in enumerate(workers.run(left), start=before + 1):
-        row = row_of(task, job, outcome)
+        row = _row(task, job, outcome)
         folder.append(row)
-        known = scores[row["cell"]]
-        if row["score"] is not None:
-            known.append(row["score"])
+        its = scores[row["cell"]]
+        its += [] if row["score"] is None else [row["score"]]
         read += len(job.example.text)
-        yield Step(done, len(jobs), read / work, row["cell"], fmean(known) if known else None, row)
+        yield Step(done, len(jobs), read / work, row["cell"], fmean(its) if its else None, row)
 
 
-def row_of(task: Task, job: Job, outcome: Outcome) -> Row:
+def _row(task: Task, job: Job, outcome: Outcome) -> Row:
     """Return what is kept of a job, scored."""
     cell, example = job.key
     row: Row = {"kind": "example", "cell": cell, "example": example, "facts": dict(job.example.facts)}
@@ -165,22 +155,19 @@ def row_of(task: Task, job: Job, outcome: Outcome) -> Row:
     return {**row, **told, **counted, "seconds": seconds}
 
 
-def _sorted_out(
-    found: Iterable[Example | BadRow], limit: int | None
-) -> tuple[tuple[Example, ...], tuple[BadRow, ...]]:
+def _sorted_out(found: Iterable[Example | BadRow], limit: int | None) -> tuple[list[Example], list[BadRow]]:
     """Part examples from rows that are none; take the first of each of the task's parts."""
     examples: dict[str, Example] = {}
-    bad, seen = [], defaultdict[Any, int](int)
+    bad, seen = [], Counter[Any]()
     for one in found:
         if isinstance(one, BadRow):
             bad.append(one)
             continue
-        part = one.facts.get("task")
-        seen[part] += 1
-        if limit is None or seen[part] <= limit:
+        seen[one.facts.get("task")] += 1
+        if limit is None or seen[one.facts.get("task")] <= limit:
             if one.id in examples:
                 raise InputError(f"two examples are called '{one.id}': rows could not be told apart")
             examples[one.id] = one
     if not examples:
         raise InputError(f"no example can be used: {bad[0]}" if bad else "the task has no examples")
-    return tuple(examples.values()), tuple(bad)
+    return list(examples.values()), bad

@@ -1,10 +1,8 @@
-"""A run's folder: `manifest.json` and `rows.jsonl`, one row an example and cell.
+"""A run's folder, written by one process at a time: `manifest.json`; `rows.jsonl`, one an example and cell.
 
 A row is on the disk before the next one starts. Whatever ends the process leaves at most half a line
-behind, which the next run drops; so no row is there twice and none is lost. One process at a time writes.
+behind, which the next run drops; so no row is there twice and none is lost.
 """
-
-from __future__ import annotations
 
 import json
 import os
@@ -15,7 +13,7 @@ from typing import Any, BinaryIO
 
 from filelock import FileLock, Timeout
 
-from infinipot.common.atomic_files import reason, writing
+from infinipot.common.atomic_files import reason, sync, writing
 from infinipot.errors import ConfigError, InputError
 from infinipot.eval.manifest import FORMAT, Manifest, differences
 from infinipot.eval.tasks.jsonl import DAMAGED, PACKED, open_file
@@ -80,8 +78,12 @@ def read_manifest(path: Path) -> Manifest:
         raise InputError(f"cannot read {path / MANIFEST}: {error}") from error
     if not isinstance(found, dict) or found.get("format") != FORMAT:
         raise InputError(f"{path / MANIFEST} is of another version of this program: run it again")
-    cells = found.get("cells", {})
-    return {**found, "cells": {_renamed(name): _with_tail(cell) for name, cell in cells.items()}}
+    cells = {_renamed(name): cell for name, cell in found.get("cells", {}).items()}
+    for cell in cells.values():
+        if "fit" in cell:  # of a run before there was `tail`
+            settle, fit = cell.pop("settle"), cell.pop("fit")
+            cell["tail"] = "fill" if fit else "distil" if settle else "raw"
+    return {**found, "cells": cells}
 
 
 def read_rows(path: Path) -> list[Row]:
@@ -119,22 +121,13 @@ def _renamed(cell: str) -> str:
     return cell.replace(" no-settle no-fit", " tail=raw").replace(" no-fit", " tail=distil")
 
 
-def _with_tail(cell: dict[str, Any]) -> dict[str, Any]:
-    """Return a cell's parameters with `tail` in place of the two that said so in earlier runs."""
-    if "fit" not in cell:
-        return cell
-    tail = "fill" if cell["fit"] else "distil" if cell["settle"] else "raw"
-    return {name: value for name, value in cell.items() if name not in ("settle", "fit")} | {"tail": tail}
-
-
 def _mended(path: Path) -> list[Row]:
     """Cut off what is behind the last complete line; return the rows before it."""
     data = path.read_bytes() if path.exists() else b""
     whole = data.rfind(b"\n") + 1
     if whole < len(data):
-        with path.open("r+b") as stream:
-            stream.truncate(whole)
-            os.fsync(stream.fileno())
+        os.truncate(path, whole)
+        sync(path)
     return list(_rows(data[:whole], path))
 
 

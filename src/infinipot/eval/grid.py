@@ -1,11 +1,8 @@
 """Lists of options to cells: every recipe with every combination of the options that apply to it.
 
-An option that means nothing to a recipe is not part of its cells, so no cell is there twice. A cell's
-name is made of what differs from the preset's own defaults: the same recipe, however a user asked for it,
-has the same name in every run.
+A cell's name is made of what differs from the preset's own defaults: the same recipe, however a user asked
+for it, has the same name in every run.
 """
-
-from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, fields, replace
@@ -16,8 +13,7 @@ from infinipot.core.config import DEFAULT_CAPACITY, PotConfig
 from infinipot.errors import ConfigError
 from infinipot.reading.catalyst import QUESTION, SHORT, catalyst_text
 from infinipot.recipes.options import SIZES
-from infinipot.recipes.preset import Preset, parse_knob
-from infinipot.recipes.presets import find
+from infinipot.recipes.presets import Preset, find
 from infinipot.recipes.recipe import Recipe
 from infinipot.text.tokenizer import Format
 
@@ -34,7 +30,7 @@ class Grid:
     catalysts: tuple[str, ...] = (QUESTION,)
     options: Mapping[str, tuple[Any, ...]] = field(default_factory=dict)  # sizes and settings, or their texts
 
-    def cells(self, format: Format = "plain") -> tuple[Cell, ...]:
+    def cells(self, format: Format = "plain") -> tuple["Cell", ...]:
         """Return every cell once, in the order asked for."""
         for catalyst in self.catalysts:
             if catalyst != BY_TASK:
@@ -53,13 +49,13 @@ class Grid:
                 chosen[0].knob(name)
             raise ConfigError(f"none of the recipes takes `{name}`", field=name, remedy="leave it out")
 
-    def _cells(self, preset: Preset, format: Format) -> Iterator[Cell]:
+    def _cells(self, preset: Preset, format: Format) -> Iterator["Cell"]:
         asks = Recipe.named(preset.name).uses_catalyst
         known = [name for name in self.options if _takes(preset, name)]
         capacities = self.capacities if preset.sized else (DEFAULT_CAPACITY,)
         for capacity, *values in product(capacities, *(self.options[name] for name in known)):
-            pairs = zip(known, values, strict=True)
-            given = {name: _value(preset, name, value) for name, value in pairs}
+            told = zip(known, values, strict=True)
+            given = {name: preset.parse(name, v) if isinstance(v, str) else v for name, v in told}
             recipe = Recipe.named(preset.name, capacity=capacity, format=format, **given)
             if asks and not recipe.uses_catalyst:  # all is novelty: there is no score to be pooled
                 recipe = replace(recipe, knobs={k: v for k, v in recipe.knobs.items() if k not in POOLS})
@@ -100,11 +96,10 @@ class Cell:
 
     def describe(self) -> dict[str, Any]:
         """Return every parameter as JSON-ready data; null where one means nothing to the recipe."""
-        preset, found = self.recipe.preset, self.recipe.describe()
-        found["catalyst"] = self.catalyst or None
-        found["capacity"] = self.recipe.config.capacity if preset.sized else None
-        found["keep"] = self.recipe.config.kept if preset.drops else None
-        return found
+        preset, config = self.recipe.preset, self.recipe.config
+        sizes = {"capacity": preset.sized and config.capacity, "keep": preset.drops and config.kept}
+        found = {"catalyst": self.catalyst, **sizes}
+        return {**self.recipe.describe(), **{name: value or None for name, value in found.items()}}
 
     def for_example(self, asks: bool, chat: bool | None) -> Recipe:
         """Return the recipe for an example that asks a question or not, inside a chat template or not."""
@@ -129,12 +124,6 @@ def _takes(preset: Preset, option: str) -> bool:
     if option in ("keep", "step"):
         return preset.drops and bool(preset.step) == (option == "step")
     return preset.takes(option)
-
-
-def _value(preset: Preset, option: str, value: Any) -> Any:
-    if not isinstance(value, str):
-        return value
-    return SIZES[option].parse(value) if option in SIZES else parse_knob(f"{option}={value}", preset)[1]
 
 
 def _plain(value: Any) -> str:

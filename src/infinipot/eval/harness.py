@@ -1,29 +1,29 @@
 """A model for EleutherAI's lm-evaluation-harness: its tasks, read by any of our recipes.
 
-The only module that knows lm-eval. A context is read through the pot, all but its last tokens
-(`prompt_tokens`), which are the prompt; one that fits the pot gives what the plain model gives.
-
-Known deviations from lm-eval's own `hf` model: nothing is ever cut from a context; a rolling
-log-likelihood begins with BOS once, where `hf` adds its prefix token to a text that has one.
+A context is read through the pot, all but its last tokens (`prompt_tokens`), which are the prompt. Unlike in
+lm-eval's own `hf` model nothing is ever cut, and a rolling log-likelihood begins with BOS once.
 """
-
-from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property, reduce
 from importlib import import_module
-from typing import Any
+from typing import Any, Self
+
+import torch
 
 from infinipot.common.extras import needed_for
+from infinipot.common.suggest import hint
 from infinipot.engine import Engine, open_engine
 from infinipot.errors import ConfigError
-from infinipot.eval.harness_arguments import MOST, PROMPT_TOKENS, generation, recipe_of, whole
 from infinipot.eval.likelihood import Likelihood, longest_prompt, part, untouched
 from infinipot.models.catalog import DEFAULT_MODEL
 from infinipot.reading.answer import AnswerText
 from infinipot.reading.decode import decode
 from infinipot.reading.sampling import Generation
+from infinipot.recipes.options import DECLARED, SIZES
+from infinipot.recipes.presets import find
+from infinipot.recipes.recipe import Recipe
 
 MODULES = ("lm_eval.api.model", "lm_eval.api.registry", "lm_eval.utils", "tqdm")  # none of which has types
 with needed_for("the lm-eval harness", "harness"):
@@ -31,6 +31,11 @@ with needed_for("the lm-eval harness", "harness"):
     import_module("lm_eval.models")  # fills the registry, which lm-eval itself does only while it is empty
 TemplateLM: Any = _base.TemplateLM
 Given = Mapping[str, Any]
+PROMPT_TOKENS, MOST = 128, 256
+OWN = ("model", "recipe", "device", "dtype", "prompt_tokens", "batch_size", "max_gen_toks")
+LENGTHS = ("max_gen_toks", "max_new_tokens", "max_tokens", "max_completion_tokens")  # the first one counts
+DRAWS = ("top_p", "top_k", "min_p", "typical_p")  # mean nothing where the likeliest token is taken
+NEUTRAL = {"top_p": 1, "top_k": 0, "min_p": 0, "typical_p": 1, "num_beams": 1, "repetition_penalty": 1}
 
 
 class InfiniPotLM(TemplateLM):  # type: ignore[misc]  # lm-eval's class has no types
@@ -64,15 +69,14 @@ class InfiniPotLM(TemplateLM):  # type: ignore[misc]  # lm-eval's class has no t
             raise ConfigError(f"prompt_tokens is {self.prompt_tokens}", field="prompt_tokens", remedy=remedy)
 
     @classmethod
-    def create_from_arg_obj(cls, arg_dict: Given, additional_config: Given | None = None) -> InfiniPotLM:
+    def create_from_arg_obj(cls, arg_dict: Given, additional_config: Given | None = None) -> Self:
         """Make one of `--model_args`; they win over options of the same name."""
         more = {name: value for name, value in (additional_config or {}).items() if value is not None}
-        given = {**more, **arg_dict}
-        given.pop("trust_remote_code", None)  # about datasets; lm-eval tells every model
-        return cls(**given)
+        # What lm-eval tells every model of trust_remote_code is about datasets.
+        return cls(**{**more, **arg_dict, "trust_remote_code": None})
 
     @classmethod
-    def create_from_arg_string(cls, arg_string: str, additional_config: Given | None = None) -> InfiniPotLM:
+    def create_from_arg_string(cls, arg_string: str, additional_config: Given | None = None) -> Self:
         """Make one of `--model_args` as one text."""
         return cls.create_from_arg_obj(_utils.simple_parse_args_string(arg_string), additional_config)
 
@@ -122,9 +126,7 @@ class InfiniPotLM(TemplateLM):  # type: ignore[misc]  # lm-eval's class has no t
             return self._tokenizer.decode(ids)
         return str(self.tokenizer.decode(list(ids), skip_special_tokens=True))
 
-    def apply_chat_template(
-        self, chat_history: list[dict[str, str]], add_generation_prompt: bool = True
-    ) -> str:
+    def apply_chat_template(self, chat_history: list[Given], add_generation_prompt: bool = True) -> str:
         """Lay out a talk as the model's own template does."""
         if not getattr(self.tokenizer, "chat_template", None):
             raise ConfigError("this model has no chat template: leave out --apply_chat_template")
@@ -145,20 +147,18 @@ class InfiniPotLM(TemplateLM):  # type: ignore[misc]  # lm-eval's class has no t
         """Log p of whole texts as they are read through the pot."""
         found = []
         for request in _tqdm.tqdm(requests, disable=disable_tqdm):
-            ids = self.tok_encode(request.args[0])
-            ids = ids if self._opening else [self.prefix_token_id, *ids]
-            found.append(self._likelihood.whole(ids))
+            begin = [] if self._opening else [self.prefix_token_id]
+            found.append(self._likelihood.whole([*begin, *self.tok_encode(request.args[0])]))
             self.cache_hook.add_partial("loglikelihood_rolling", request.args, found[-1])
         return found
 
     def generate_until(self, requests: Sequence[Any], disable_tqdm: bool = False) -> list[str]:
         """Answer after contexts, up to a stop text each; together where they want the same."""
         wanted = [generation(request.args[1], self.max_gen_toks) for request in requests]
-        batches = _batches(wanted, self.batch_size)
         found = [""] * len(requests)
-        for batch in _tqdm.tqdm(batches, disable=disable_tqdm):
-            contexts = [requests[index].args[0] for index in batch]
-            stops = [self._stops(requests[index].args[1].get("until")) for index in batch]
+        for batch in _tqdm.tqdm(_batches(wanted, self.batch_size), disable=disable_tqdm):
+            contexts, asked = zip(*(requests[index].args for index in batch), strict=True)
+            stops = [self._stops(one.get("until")) for one in asked]
             for index, text in zip(batch, self.answers(contexts, stops, wanted[batch[0]]), strict=True):
                 found[index] = text
                 self.cache_hook.add_partial("generate_until", requests[index].args, text)
@@ -168,7 +168,7 @@ class InfiniPotLM(TemplateLM):  # type: ignore[misc]  # lm-eval's class has no t
         given = [until] if isinstance(until, str) else list(until or [])
         return [stop for stop in (*given, self._tokenizer.decode([self.eot_token_id])) if stop]
 
-    def answers(self, contexts: list[str], stops: list[list[str]], wanted: Generation) -> list[str]:
+    def answers(self, contexts: Sequence[str], stops: list[list[str]], wanted: Generation) -> list[str]:
         """Read contexts one by one, then answer all of them together."""
         sequences, texts, said = [], [], [list[int]() for _ in contexts]
         while len(self.readers) < len(contexts):
@@ -200,3 +200,39 @@ def _batches(wanted: Sequence[Generation], most: int) -> list[list[int]]:
     for index, one in enumerate(wanted):
         groups[one].append(index)
     return [group[start : start + most] for group in groups.values() for start in range(0, len(group), most)]
+
+
+def generation(asked: Given, most: int = MOST) -> Generation:
+    """Read lm-eval's generation settings; one that would change the answer and is not known is refused."""
+    lengths = [asked[name] for name in LENGTHS if asked.get(name) is not None]
+    drawn = asked.get("do_sample")
+    temperature = asked.get("temperature")
+    heat = 0.0 if drawn is False else float(temperature if temperature is not None else bool(drawn))
+    for name, value in asked.items():
+        if name in ("until", "do_sample", "temperature", *LENGTHS) or value is None:
+            continue
+        if (name in DRAWS and not heat) or (name in NEUTRAL and value == NEUTRAL[name]):
+            continue
+        remedy = f"use gen_kwargs {name}={NEUTRAL[name]}" if name in NEUTRAL else "leave it out"
+        raise ConfigError(f"generation setting {name}={value} is not supported", field=name, remedy=remedy)
+    # lm-eval seeds torch, so what is drawn can be drawn again.
+    seed = int(torch.randint(2**62, ())) if heat else None
+    return Generation(whole("max_gen_toks", lengths[0] if lengths else most), heat, seed)
+
+
+def recipe_of(name: str, given: Given) -> Recipe:
+    """Make a recipe of what stood in `--model_args`, texts or numbers."""
+    preset, options = find(name), dict[str, Any]()
+    for key, value in ((key, str(value)) for key, value in given.items() if value is not None):
+        if key not in (*SIZES, "catalyst", *preset.knobs, *preset.fixed):
+            names = (*OWN, *DECLARED, *preset.knobs)
+            raise ConfigError(f"unknown model argument '{key}'", field=key, remedy=hint(key, names))
+        options[key] = value if key == "catalyst" else preset.parse(key, value)
+    return Recipe.named(name, format="plain", **options)
+
+
+def whole(name: str, value: Any) -> int:
+    """Read a whole number of at least 1."""
+    if not str(value).isdecimal() or int(str(value)) < 1:
+        raise ConfigError(f"{name} is '{value}'", field=name, remedy="use a whole number of at least 1")
+    return int(str(value))

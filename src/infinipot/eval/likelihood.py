@@ -1,10 +1,4 @@
-"""How likely a text is, or its end, when it is read through a pot.
-
-Every token is judged by the hidden state before it, so by what the pot kept of its past. Where
-everything fits that is the plain model's own judgement.
-"""
-
-from __future__ import annotations
+"""How likely a text is, or its end, when the text is read through a pot: judged by what the pot kept."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -39,10 +33,9 @@ class Recorder:
         count = tokens.shape[1] - (pot.catalyst_length if isinstance(pot, Pot) else 0)
         if count:
             own, text = hidden[:, :count], tokens[:, :count]
-            if self.last is None:  # the very first token has no past
-                self._taken.append((own[:, :-1], text[:, 1:]))
-            else:
-                self._taken.append((torch.cat((self.last, own[:, :-1]), dim=1), text))
+            before = own[:, :-1] if self.last is None else torch.cat((self.last, own[:, :-1]), dim=1)
+            first = count - before.shape[1]  # the very first token has no past
+            self._taken.append((before, text[:, first:]))
             self.last = own[:, -1:].clone()
         return hidden
 
@@ -70,8 +63,13 @@ class Likelihood:
             return 0.0, True
         # The context's last `prompt_tokens` are written together with the end, behind all else.
         text, prompt = part([*context, *end], prompt_tokens + len(end), 0, self._reader)
-        reader = self._after(text)
-        _write(reader, prompt)
+        if self._read != text:
+            self._clear()
+            for _ in self._reader.reading_tokens([text]):
+                self._recorder.take()
+            self._read = text
+        self._recorder.take()
+        _write(self._reader.fork(), prompt)
         before, tokens = self._recorder.take()
         return self._judge(before[-len(end) :], tokens[-len(end) :])
 
@@ -91,16 +89,6 @@ class Likelihood:
             _write(reader, prompt)
             total += self._judge(*self._recorder.take())[0]
         return total
-
-    def _after(self, text: list[int]) -> Reader:
-        """A reader that has read the text: the last one's copy where it is the same text."""
-        if self._read != text:
-            self._clear()
-            for _ in self._reader.reading_tokens([text]):
-                self._recorder.take()
-            self._read = text
-        self._recorder.take()
-        return self._reader.fork()
 
     def _clear(self) -> None:
         self._reader.clear()

@@ -1,9 +1,4 @@
-"""What a run was: everything that must be the same for its rows to belong together; when and where it ran.
-
-Read and compared without torch; made by `made`, which is told what only a loaded model knows.
-"""
-
-from __future__ import annotations
+"""What a run was: everything that must be the same for its rows to belong together; when and where it ran."""
 
 import hashlib
 import os
@@ -24,25 +19,14 @@ PACKAGES = ("infinipot", "torch", "transformers")
 IDENTITY = ("format", "task", "options", "seed", "model", "examples", "versions")
 """Parts in which two runs must agree to be one; the model's name is not among them, its weights are."""
 Manifest = dict[str, Any]
-Part = Mapping[str, Any]
 
 
-def made(
-    task: str, options: Part, seed: int, model: Part, examples: Part, cells: Part, hardware: str
-) -> Manifest:
-    """Return the manifest of a run that starts now."""
+def made(cells: Mapping[str, Any], hardware: str, **identity: Any) -> Manifest:
+    """Return the manifest of a run that starts now; `identity` is task, options, seed, model and examples."""
     started = datetime.now(UTC).isoformat(timespec="seconds")
-    return {
-        "format": FORMAT,
-        "task": task,
-        "options": dict(options),
-        "seed": seed,
-        "model": dict(model),
-        "examples": dict(examples),
-        "versions": {**{name: version(name) for name in PACKAGES}, "python": platform.python_version()},
-        "cells": dict(cells),
-        "sessions": [{"started": started, "hardware": hardware, "commit": commit()}],
-    }
+    session = {"started": started, "hardware": hardware, "commit": commit()}
+    versions = {**{name: version(name) for name in PACKAGES}, "python": platform.python_version()}
+    return {"format": FORMAT, **identity, "versions": versions, "cells": cells, "sessions": [session]}
 
 
 def differences(old: Manifest, new: Manifest, cells: bool = True) -> list[str]:

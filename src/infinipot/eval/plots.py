@@ -1,15 +1,13 @@
 """Plots of a section: needle heat maps, score against budget, ablation bars; for light and for dark pages."""
 
-from __future__ import annotations
-
 import textwrap
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from infinipot.common.plots import COLOURS, GREY, MARKERS, Draw, Picture, picture, pyplot
 from infinipot.common.sizes import short
-from infinipot.eval.results import Estimate, Section, Series, estimate, macro
+from infinipot.eval.results import Estimate, Section, Series
 from infinipot.eval.tables import shown, values
 
 ABLATIONS = ("novelty", "catalyst", "pool", "keep", "tail")
@@ -33,16 +31,13 @@ def plots(section: Section) -> Iterator[Picture]:
 
 def score(one: Series) -> Estimate | None:
     """The number of a series in plots: the mean over tasks where there are several, else over rows."""
-    tasks = dict.fromkeys(row["facts"].get("task") for row in one.rows)
-    return macro([one.scores(task=task) for task in tasks]) if len(tasks) > 1 else estimate(one.scores())
+    return one.mean([{"task": task} for task in dict.fromkeys(row["facts"].get("task") for row in one.rows)])
 
 
 def heat(section: Section) -> Draw | None:
     """One map a series: lengths across, depths down."""
     lengths, depths = values(section, "length"), values(section, "depth")
     numbers = all(isinstance(x, int | float) for x in [*lengths, *depths])
-    if not numbers or len(lengths) * len(depths) < 2 or len(depths) > MOST_DEPTHS:
-        return None
 
     def draw(plots: Any) -> Any:
         count = len(section.series)
@@ -55,11 +50,11 @@ def heat(section: Section) -> Draw | None:
             axis.set_axis_off()
         return figure
 
-    return draw
+    return draw if numbers and len(lengths) * len(depths) > 1 and len(depths) <= MOST_DEPTHS else None
 
 
 def _map(axis: Any, one: Series, lengths: list[Any], depths: list[Any], first: bool, last: bool) -> None:
-    found = [[estimate(one.scores(length=n, depth=d)) for n in lengths] for d in depths]
+    found = [[one.mean([{"length": n, "depth": d}]) for n in lengths] for d in depths]
     grid = [[100 * cell.mean if cell else float("nan") for cell in row] for row in found]
     axis.imshow(grid, vmin=0, vmax=100, cmap="viridis", aspect="auto")
     for y, row in enumerate(grid):
@@ -67,10 +62,9 @@ def _map(axis: Any, one: Series, lengths: list[Any], depths: list[Any], first: b
             if value == value:
                 ink = "#111111" if value > 60 else "#ffffff"
                 axis.text(x, y, f"{value:.0f}", ha="center", va="center", fontsize=8, color=ink)
-    axis.set_xticks(range(len(lengths)), [shown(n) for n in lengths] if last else [])
-    axis.set_yticks(range(len(depths)), [shown(d) for d in depths] if first else [])
-    labels = {"xlabel": "tokens" if last else "", "ylabel": "depth" if first else ""}
-    axis.set(title=_folded(one.name, 28), **labels)
+    axis.set_xticks(range(len(lengths)), map(shown, lengths) if last else [])
+    axis.set_yticks(range(len(depths)), map(shown, depths) if first else [])
+    axis.set(title=_folded(one.name, 28), xlabel="tokens" if last else "", ylabel="depth" if first else "")
     axis.spines[:].set_visible(False)
     axis.tick_params(length=0)
 
@@ -86,15 +80,12 @@ def budget(section: Section) -> Draw | None:
         elif found:
             flat[one.name] = found
     lines = {name: line for name, line in lines.items() if len(line) > 1}
-    if not lines:
-        return None
     capacities = sorted({capacity for line in lines.values() for capacity in line})
 
     def draw(plots: Any) -> Any:
         figure, axis = plots.subplots(figsize=(7.4, 4.0), layout="constrained")
         for index, (name, line) in enumerate(lines.items()):
-            xs = sorted(line)
-            found = [line[x] for x in xs]
+            xs, found = zip(*sorted(line.items()), strict=True)
             spread = 1 + 0.012 * (index - len(lines) / 2)  # so that bars do not hide each other
             look = {"color": COLOURS[index % len(COLOURS)], "marker": MARKERS[index % len(MARKERS)], **LINE}
             means, places = [100 * one.mean for one in found], [x * spread for x in xs]
@@ -103,22 +94,19 @@ def budget(section: Section) -> Draw | None:
             style = ("--", ":", "-.")[index % 3]
             axis.axhline(100 * level.mean, color=GREY, linestyle=style, linewidth=1.2, label=name)
         axis.set_xscale("log", base=2)
-        axis.set_xticks(capacities, [short(capacity) for capacity in capacities], minor=False)
+        axis.set_xticks(capacities, map(short, capacities), minor=False)
         axis.minorticks_off()
-        axis.set(xlabel="capacity, entries", ylabel="score")
-        axis.set_ylim(bottom=0)
+        axis.set(xlabel="capacity, entries", ylabel="score", ylim=(0, None))
         axis.grid(axis="y", color=GREY, alpha=0.25, linewidth=0.7)
         figure.legend(loc="outside right upper")
         return figure
 
-    return draw
+    return draw if lines else None
 
 
 def ablation(section: Section) -> Draw | None:
     """One panel a setting, with the series that differ in that setting alone."""
     found = {setting: groups for setting in ABLATIONS if (groups := compared(section, setting))}
-    if not found:
-        return None
 
     def draw(plots: Any) -> Any:
         ratios = [0.9 + sum(0.3 * len(bars) + 0.25 for bars in groups.values()) for groups in found.values()]
@@ -129,7 +117,7 @@ def ablation(section: Section) -> Draw | None:
         axes.flat[-1].set_xlabel("score")
         return figure
 
-    return draw
+    return draw if found else None
 
 
 def _bars(axis: Any, setting: str, groups: Groups) -> None:
@@ -150,9 +138,7 @@ def _bars(axis: Any, setting: str, groups: Groups) -> None:
             y += 1
         y += 0.4
     axis.set_yticks(places, names)
-    axis.set_xlim(0, 107)
-    axis.set_xticks(range(0, 101, 20))
-    axis.set_ylim(y - 0.8, -0.6 if len(groups) == 1 else -0.4)
+    axis.set(xlim=(0, 107), xticks=range(0, 101, 20), ylim=(y - 0.8, -0.6 if len(groups) == 1 else -0.4))
     axis.tick_params(axis="y", length=0)
     axis.set_title(setting if len(groups) > 1 else f"{setting}: {next(iter(groups))}", loc="left")
 
@@ -187,7 +173,7 @@ def _without(one: Series, setting: str) -> str:
     return " ".join(word for word in words if not word.startswith(f"{setting}="))
 
 
-def _errors(found: list[Estimate]) -> list[list[float]]:
+def _errors(found: Sequence[Estimate]) -> list[list[float]]:
     return [[100 * (e.mean - e.low) for e in found], [100 * (e.high - e.mean) for e in found]]
 
 

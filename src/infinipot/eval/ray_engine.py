@@ -1,22 +1,18 @@
 """Jobs spread over a Ray cluster: every worker holds one model, the driver alone writes rows.
 
-A worker has one job at a time, so one that dies costs that job only: it goes back to the front of the
-queue and a new worker is started wherever there is room. Every node needs this package; Ray does not.
+A worker has one job at a time: the job of one that dies goes back to the front of the queue.
 """
-
-from __future__ import annotations
 
 import importlib
 import os
 from collections import Counter, deque
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import suppress
 from typing import Any
 
 from infinipot.common.extras import needed_for
-from infinipot.engine import Engine
 from infinipot.errors import ConfigError, InfiniPotError
-from infinipot.eval.evaluate import Evaluation, Here, Prepared
+from infinipot.eval.evaluate import Evaluation, Open, Prepared, Workers
 from infinipot.eval.runner import Job, Outcome
 
 TRIES = 3  # deaths of a worker at one job before the job is given up
@@ -29,7 +25,7 @@ class WorkersLostError(InfiniPotError):
     """The cluster cannot hold a worker."""
 
 
-class _Worker(Here):
+class _Worker(Workers):
     """What runs on the cluster; the model is opened by the first call that needs it, never twice."""
 
     def ready(self) -> bool:
@@ -40,15 +36,13 @@ class _Worker(Here):
         return self.runner.one(job)
 
 
-class RayWorkers:
+class RayWorkers(Workers):
     """Workers on a Ray cluster: the one at `address`, or one started on this machine."""
 
-    def __init__(
-        self, open_engine: Callable[[], Engine], address: str | None = None, workers: int | None = None
-    ) -> None:
+    def __init__(self, opened: Open, address: str | None = None, workers: int | None = None) -> None:
         with needed_for("a cluster", "ray"):
             self._ray: Any = importlib.import_module("ray")
-        self._open = open_engine
+        super().__init__(opened)
         _connect(self._ray, address)
         self._share, self._most = shares(self._ray, workers)
         self.deaths = 0  # of workers that were at a job
@@ -126,12 +120,11 @@ def result_of(ray: Any, reference: Any) -> Any:
 
 
 def _connect(ray: Any, address: str | None) -> None:
-    if ray.is_initialized():
-        return
     local = {} if address or "RAY_ADDRESS" in os.environ else {"include_dashboard": False}
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # nothing is told to anyone
     try:
-        ray.init(address=address, log_to_driver=False, logging_level="ERROR", **local)
+        if not ray.is_initialized():
+            ray.init(address=address, log_to_driver=False, logging_level="ERROR", **local)
     except (ConnectionError, ValueError, RuntimeError) as error:
         reason = " ".join(str(error).split())[:200]
         raise ConfigError(f"cannot reach a Ray cluster at {address or 'this machine'}: {reason}") from None

@@ -1,9 +1,4 @@
-"""From runs to a folder of tables and plots: `report.md`, `index.html`, CSV files and PNG pictures.
-
-The page is one file with everything in it, without scripts, light or dark as the reader likes.
-"""
-
-from __future__ import annotations
+"""From runs to a folder: `report.md`, CSV files, PNG pictures, and `index.html` with everything in it."""
 
 import html
 import re
@@ -12,7 +7,7 @@ from importlib.resources import files
 from pathlib import Path
 
 from infinipot.common import page
-from infinipot.common.atomic_files import reason
+from infinipot.common.atomic_files import failing_to
 from infinipot.common.plots import Picture
 from infinipot.errors import InputError
 from infinipot.eval.plots import plots
@@ -29,22 +24,18 @@ def report(paths: Sequence[Path], out: Path, mix: bool = False) -> list[Path]:
     if not found:
         raise InputError("these runs have no rows yet: nothing to report")
     parts: list[Part] = [(section, tables(section), list(plots(section))) for section in found]
-    known = facts(runs)
-    written = {"index.html": _page(parts, known, mixed).encode()}
-    written["report.md"] = _markdown(parts, known, mixed).encode()
+    told = (parts, facts(runs), mixed)
+    written = {"index.html": _page(*told).encode(), "report.md": _markdown(*told).encode()}
     pictures: dict[str, bytes] = {}
     for number, (section, made, drawn) in enumerate(parts, start=1):
         stem = f"{section.task}-{number}" if len(parts) > 1 else section.task
-        written |= {f"{stem}-{_slug(table.title)}.csv": table.csv().encode() for table in made}
+        written |= {f"{stem}-{page.slug(one.title)[:60]}.csv": one.csv().encode() for one in made}
         pictures |= {f"{stem}-{picture.name}.png": picture.light for picture in drawn}
-    written |= pictures
-    try:
+    with failing_to(f"write to {out}"):
         out.mkdir(parents=True, exist_ok=True)
-        for name, data in written.items():
+        for name, data in (written | pictures).items():
             (out / name).write_bytes(data)
-    except OSError as error:
-        raise InputError(f"cannot write to {out}: {reason(error)}") from error
-    return [out / name for name in written]
+    return [out / name for name in (*written, *pictures)]
 
 
 def facts(runs: Sequence[Run]) -> dict[str, str]:
@@ -53,23 +44,18 @@ def facts(runs: Sequence[Run]) -> dict[str, str]:
     sessions = [session for manifest in manifests for session in manifest["sessions"]]
     models = [manifest["model"] for manifest in manifests]
     starts = [session["started"] for session in sessions]
-    return {
-        "model": _each(f"{m['name']} ({m['weights']})" for m in models),
-        "computed": _each(f"{m['dtype']} on {m['device']}, {m['format']} prompts" for m in models),
-        "hardware": _each(str(session["hardware"]) for session in sessions),
-        "versions": _each(stated(m["versions"], ", ") for m in manifests),
-        "commit": _each(str(session["commit"] or "not from a checkout") for session in sessions),
-        "seed": _each(str(m["seed"]) for m in manifests),
-        "run": f"{min(starts)} to {max(starts)} (starts)",
-        "examples": _each(
-            f"{m['task']} {m['examples']['count']} ({stated(m['options'], '; ')})".removesuffix(" ()")
-            for m in manifests
-        ),
+    examples = (f"{m['task']} {m['examples']['count']} ({stated(m['options'], '; ')})" for m in manifests)
+    told: dict[str, Iterable[str]] = {
+        "model": (f"{m['name']} ({m['weights']})" for m in models),
+        "computed": (f"{m['dtype']} on {m['device']}, {m['format']} prompts" for m in models),
+        "hardware": (str(session["hardware"]) for session in sessions),
+        "versions": (stated(m["versions"], ", ") for m in manifests),
+        "commit": (str(session["commit"] or "not from a checkout") for session in sessions),
+        "seed": (str(m["seed"]) for m in manifests),
+        "run": [f"{min(starts)} to {max(starts)} (starts)"],
+        "examples": (text.removesuffix(" ()") for text in examples),
     }
-
-
-def _each(texts: Iterable[str]) -> str:
-    return "; ".join(dict.fromkeys(texts))
+    return {name: "; ".join(dict.fromkeys(texts)) for name, texts in told.items()}
 
 
 def _page(parts: Sequence[Part], known: dict[str, str], mixed: Sequence[str]) -> str:
@@ -82,8 +68,8 @@ def _page(parts: Sequence[Part], known: dict[str, str], mixed: Sequence[str]) ->
     for section, made, drawn in parts:
         body.append(f"<h2>{html.escape(section.title)}</h2>")
         body += [f"<p class=warn>{html.escape(note)}</p>" for note in section.notes]
-        body += [*(table.html() for table in made[:1]), *(picture.html() for picture in drawn)]
-        body += [table.html() for table in made[1:]]
+        shown: list[Table | Picture] = [*made[:1], *drawn, *made[1:]]
+        body += [one.html() for one in shown]
         if section.bad:
             rows = "".join(f"<li>{html.escape(text)}</li>" for text in section.bad)
             body.append(f"<h3>Rows that are no examples</h3><ul class=note>{rows}</ul>")
@@ -102,7 +88,3 @@ def _markdown(parts: Sequence[Part], known: dict[str, str], mixed: Sequence[str]
         lines += ["", *(table.markdown() for table in made)]
     lines.append("Scores are x 100; in brackets, 95% intervals.")
     return re.sub(r"\n{3,}", "\n\n", "\n".join(lines)) + "\n"
-
-
-def _slug(title: str) -> str:
-    return re.sub(r"[^a-z0-9]+", "-", title.lower()).strip("-")[:60]

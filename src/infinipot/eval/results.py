@@ -1,20 +1,17 @@
 """Runs read back from their folders, which of them may stand in one report, and means of their scores.
 
-Runs of different tasks may; within a task everything but the cells must be the same, and across tasks
-the model, the seed and the versions. What differs is named, and `mix` allows it, said on the page.
-Intervals are of 95%: Wilson's for right-or-wrong scores, a seeded bootstrap for others.
+Within a task all but the cells must be the same, and across tasks the model, the seed and the versions; `mix`
+allows more. Intervals are of 95%: Wilson's for right-or-wrong scores, a seeded bootstrap for others.
 """
 
-from __future__ import annotations
-
 import random
-from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import sqrt
 from pathlib import Path
 from statistics import fmean
-from typing import Any
+from typing import Any, Self
 
 from infinipot.errors import ConfigError, InputError
 from infinipot.eval.folder import Row, key, read_manifest, read_rows
@@ -22,7 +19,6 @@ from infinipot.eval.manifest import Manifest, differences
 from infinipot.eval.tasks.task import BadRow
 
 OF_TASK = ("task", "options", "examples")  # may differ between runs of different tasks
-SETTINGS = ("versions", "seed", "model")
 Z = 1.959964  # of 95%
 RESAMPLES = 1000
 
@@ -48,6 +44,10 @@ class Series:
         found = (row for row in self.rows if row["score"] is not None)
         return [row["score"] for row in found if all(row["facts"].get(k) == v for k, v in facts.items())]
 
+    def mean(self, groups: Iterable[Mapping[str, Any]]) -> "Estimate | None":
+        """Return the mean over the means of some groups of rows, each known by its facts."""
+        return macro([self.scores(**facts) for facts in groups])
+
 
 @dataclass(frozen=True)
 class Section:
@@ -69,7 +69,7 @@ class Section:
         return one.name if len(one.rows) == self.most else f"{one.name} ({len(one.rows)} of {self.most})"
 
     @property
-    def finished(self) -> Section:
+    def finished(self) -> Self:
         """The series that can be compared as they are: they have all run on as many examples."""
         return replace(self, series=[one for one in self.series if len(one.rows) == self.most])
 
@@ -101,8 +101,8 @@ def sections(runs: Sequence[Run]) -> list[Section]:
     for run in runs:
         told = {**run.manifest["options"], "examples": run.manifest["examples"]["sha256"]}
         groups[f"{run.manifest['task']} {told}"].append(run)
-    tasks = [group[0].manifest["task"] for group in groups.values()]
-    return [_section(group, tasks.count(group[0].manifest["task"]) > 1) for group in groups.values()]
+    tasks = Counter(group[0].manifest["task"] for group in groups.values())
+    return [_section(group, tasks[group[0].manifest["task"]] > 1) for group in groups.values()]
 
 
 def _section(runs: list[Run], several: bool) -> Section:
@@ -115,34 +115,31 @@ def _section(runs: list[Run], several: bool) -> Section:
             label = " · ".join([name, *_apart_words(runs, run)])
             rows = [row for row in run.rows if row["kind"] == "example" and row["cell"] == name]
             there = found.setdefault(label, Series(label, cell, []))
-            known = {key(row) for row in there.rows}
+            known = set(map(key, there.rows))
             new = [row for row in rows if key(row) not in known]
             there.rows.extend(new)
             repeated += len(rows) - len(new)
     series, count = list(found.values()), first["examples"]["count"]
     short = (one for one in series if len(one.rows) < count)
     notes = [f"{one.name}: only {len(one.rows)} of {count} examples have run" for one in short]
-    wrong = ((one.name, sum(row["score"] is None for row in one.rows)) for one in series)
+    wrong = ((one.name, len(one.rows) - len(one.scores())) for one in series)
     notes += [f"{name}: {n} examples ended in an error and have no score" for name, n in wrong if n]
     if repeated:
         notes.append(f"{repeated} rows are in more than one of the folders and are counted once")
-    bad = [_bad(row) for run in runs for row in run.rows if row["kind"] == "bad"]
-    return Section(first["task"], title, series, notes, list(dict.fromkeys(bad)))
+    bad = dict.fromkeys(text for run in runs for text in _bad(run.rows))
+    return Section(first["task"], title, series, notes, list(bad))
 
 
 def _apart_words(runs: list[Run], run: Run) -> list[str]:
     """What tells a run from the others of its section, where they are mixed."""
-    words = []
-    for name in SETTINGS:
-        value = run.manifest[name]
-        if all(one.manifest[name] == value for one in runs):
-            continue
-        if name == "model":
-            weights = value["weights"].split(":")[1][:6]
-            words.append(f"{value['name']} {value['dtype']} {value['format']} {weights}")
-        else:
-            words.append(f"{name} {stated(value, ', ') if isinstance(value, dict) else value}")
-    return words
+    model = run.manifest["model"]
+    words = {
+        "versions": f"versions {stated(run.manifest['versions'], ', ')}",
+        "seed": f"seed {run.manifest['seed']}",
+        "model": f"{model['name']} {model['dtype']} {model['format']} {model['weights'].split(':')[1][:6]}",
+    }
+    first = runs[0].manifest
+    return [words[name] for name in words if any(one.manifest[name] != first[name] for one in runs)]
 
 
 def stated(options: Mapping[str, Any], between: str) -> str:
@@ -152,33 +149,32 @@ def stated(options: Mapping[str, Any], between: str) -> str:
     return between.join(words)
 
 
-def _bad(row: Row) -> str:
-    return str(BadRow(row["file"], row["line"], row["reason"]))
+def _bad(rows: Iterable[Row]) -> list[str]:
+    found = (row for row in rows if row["kind"] == "bad")
+    return [str(BadRow(row["file"], row["line"], row["reason"])) for row in found]
 
 
 def summary(rows: Sequence[Row]) -> dict[str, Any]:
     """Return a run in short: a mean a cell, and what went wrong."""
-    cells: dict[str, list[Row]] = defaultdict(list)
-    for row in rows:
-        if row["kind"] == "example":
-            cells[row["cell"]].append(row)
-    wrong = [row for row in rows if row.get("error")]
+    examples = [row for row in rows if row["kind"] == "example"]
+    names = dict.fromkeys(row["cell"] for row in examples)
     return {
-        "cells": [_summed(name, found) for name, found in cells.items()],
-        "errors": [f"{row['cell']}, {row['example']}: {row['error']}" for row in wrong],
-        "bad": [_bad(row) for row in rows if row["kind"] == "bad"],
+        "cells": [_summed(name, [row for row in examples if row["cell"] == name]) for name in names],
+        "errors": [f"{row['cell']}, {row['example']}: {row['error']}" for row in rows if row.get("error")],
+        "bad": _bad(rows),
     }
 
 
 def _summed(name: str, rows: list[Row]) -> dict[str, Any]:
-    found = estimate([row["score"] for row in rows if row["score"] is not None])
+    scores = [row["score"] for row in rows if row["score"] is not None]
     seconds = [sum(row["seconds"].values()) for row in rows if "seconds" in row]
+    found = estimate(scores)
     return {
         "cell": name,
         "score": found and round(found.mean, 6),
         "interval": found and [round(found.low, 6), round(found.high, 6)],
         "rows": len(rows),
-        "errors": sum(row["score"] is None for row in rows),
+        "errors": len(rows) - len(scores),
         "seconds": round(fmean(seconds), 4) if seconds else 0.0,
     }
 

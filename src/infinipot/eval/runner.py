@@ -1,15 +1,10 @@
-"""Running examples on a loaded model: read, ask, and say what came out.
-
-The only place that knows how an example becomes an answer. Everything above deals in jobs and
-outcomes, so examples run here, in batches or on other machines all the same.
-"""
-
-from __future__ import annotations
+"""Running examples on a loaded model: the only place that knows how an example becomes an answer."""
 
 import time
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby, islice
+from operator import attrgetter
 
 import torch
 
@@ -24,8 +19,6 @@ from infinipot.reading.reader import Reader
 from infinipot.reading.sampling import Generation
 from infinipot.recipes.recipe import Recipe
 
-OUT_OF_MEMORY = "out of memory"
-
 
 @dataclass(frozen=True)
 class Job:
@@ -38,6 +31,16 @@ class Job:
     def key(self) -> tuple[str, str]:
         """What makes the job's row the only one of its kind."""
         return self.cell.name, self.example.id
+
+    @property
+    def recipe(self) -> Recipe:
+        """The cell's recipe for this example."""
+        return self.cell.for_example(bool(self.example.query), self.example.chat)
+
+    @property
+    def kind(self) -> Recipe:
+        """The recipe without its catalyst: readers of one kind differ in nothing else."""
+        return replace(self.recipe, catalyst="general")
 
 
 @dataclass(frozen=True)
@@ -63,7 +66,7 @@ class Runner:
 
     def run(self, jobs: Iterable[Job]) -> Iterator[tuple[Job, Outcome]]:
         """Yield every job with its outcome, in order."""
-        for _, alike in groupby(jobs, key=lambda job: _kind(_recipe(job))):
+        for _, alike in groupby(jobs, key=attrgetter("kind")):
             while group := list(islice(alike, self.batch)):
                 yield from zip(group, self.several(group), strict=True)
 
@@ -82,7 +85,7 @@ class Runner:
             self._forget()
             if not out_of_memory(error):
                 raise
-            failed = Outcome(error=OUT_OF_MEMORY)
+            failed = Outcome(error="out of memory")
         if torch.cuda.is_available():
             torch.cuda.empty_cache()
         return [failed] if len(jobs) == 1 else [self.one(job) for job in jobs]
@@ -104,13 +107,14 @@ class Runner:
         self._forget()
 
     def _read_and_ask(self, jobs: Sequence[Job]) -> list[Outcome]:
-        readers, seconds, batch = self._readers_for(jobs), [], DecodeBatch()
-        for job, reader in zip(jobs, readers, strict=True):
+        examples, readers = [job.example for job in jobs], self._readers_for(jobs)
+        seconds, batch, answers = [], DecodeBatch(), {}
+        for example, reader in zip(examples, readers, strict=True):
             started = time.perf_counter()
-            reader.read(job.example.text)
+            reader.read(example.text)
             seconds.append(time.perf_counter() - started)
-        asked, answers = time.perf_counter(), {}
-        for example, reader in zip((job.example for job in jobs), readers, strict=True):
+        asked = time.perf_counter()
+        for example, reader in zip(examples, readers, strict=True):
             turn = reader.turn(example.question)
             sequence = reader.sequence(turn, Generation(example.new_tokens), final=True)
             answers[sequence] = Answer(reader, example.one_line)
@@ -128,12 +132,11 @@ class Runner:
 
     def _readers_for(self, jobs: Sequence[Job]) -> list[Reader]:
         """Return empty readers, set to the jobs' questions: the last ones again where they serve."""
-        kind = _kind(_recipe(jobs[0]))
-        if self._recipe != kind:
+        if self._recipe != jobs[0].kind:
             self._forget()  # before the next ones take their memory
-            self._recipe = kind
+            self._recipe = jobs[0].kind
         for place, job in enumerate(jobs):
-            example, recipe = job.example, _recipe(job)
+            example, recipe = job.example, job.recipe
             asked = example.query or example.question
             if place == len(self._readers):
                 self._readers.append(self.engine.reader(recipe, asked, example.bare))
@@ -144,15 +147,6 @@ class Runner:
 
     def _forget(self) -> None:
         self._recipe, self._readers = None, []
-
-
-def _recipe(job: Job) -> Recipe:
-    return job.cell.for_example(bool(job.example.query), job.example.chat)
-
-
-def _kind(recipe: Recipe) -> Recipe:
-    """A recipe without its catalyst: readers of one kind differ in nothing else."""
-    return replace(recipe, catalyst="general")
 
 
 class Answer:

@@ -1,24 +1,22 @@
 """Tables of a section: scores x 100 by length, by task, by depth; as Markdown, CSV and HTML."""
 
-from __future__ import annotations
-
 import csv
 import html
 import io
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from itertools import product
 from typing import Any
 
 from infinipot.common.page import table
 from infinipot.common.sizes import short
-from infinipot.eval.results import Estimate, Section, Series, bootstrapped, estimate, macro
-from infinipot.eval.tasks.task import tasks
+from infinipot.eval.results import Estimate, Section, bootstrapped
+from infinipot.eval.tasks.task import TaskType, tasks
 
 ALL, AVERAGE = "all", "average"
-DEFAULT = ("task", "length")  # of a task that is no longer here
 LONG = 32  # rows beyond which a table is folded
 Value = str | Estimate | None
+Facts = dict[str, Any]
 
 
 @dataclass(frozen=True)
@@ -52,22 +50,20 @@ class Table:
         """Return every number with its interval and count, one a line."""
         stream = io.StringIO()
         writer = csv.writer(stream, lineterminator="\n")
-        words = [value for value in self.rows[0] if isinstance(value, str)]  # these columns come first
-        writer.writerow([*self.columns[: len(words)], "column", "score", "low", "high", "rows"])
+        first = sum(isinstance(value, str) for value in self.rows[0])  # columns of words come first
+        writer.writerow([*self.columns[:first], "column", "score", "low", "high", "rows"])
         for row in self.rows:
-            words = [value for value in row if isinstance(value, str)]
             for name, value in zip(self.columns, row, strict=True):
                 if isinstance(value, Estimate):
                     numbers = (f"{100 * x:.2f}" for x in (value.mean, value.low, value.high))
-                    writer.writerow([*words, name, *numbers, value.count])
+                    writer.writerow([*row[:first], name, *numbers, value.count])
         return stream.getvalue()
 
 
 def tables(section: Section) -> list[Table]:
     """Return the tables of a section that have anything in them, the one to look at first."""
-    task = tasks().get(section.task)
-    names = (*(task.tables if task else DEFAULT), "difference")
-    return [found for name in names if (found := _TABLES[name](section)).rows]
+    names = tasks().get(section.task, TaskType).tables  # the default ones of a task that is no longer here
+    return [found for name in (*names, "difference") if (found := _TABLES[name](section)).rows]
 
 
 def shown(fact: Any) -> str:
@@ -83,34 +79,28 @@ def values(section: Section, fact: str) -> list[Any]:
     return sorted(found) if numbers else list(found)
 
 
-def _mean(one: Series, **facts: Any) -> Estimate | None:
-    return estimate(one.scores(**facts))
-
-
-def _over(one: Series, tasks: list[Any], **facts: Any) -> Estimate | None:
-    return macro([one.scores(task=task, **facts) for task in tasks])
+def _table(section: Section, title: str, columns: Mapping[str, list[Facts]], note: str = "") -> Table:
+    """Return a row a series; a column is the mean over some groups of rows, each known by its facts."""
+    rows = [(section.label(one), *map(one.mean, columns.values())) for one in section.series]
+    return Table(title, ("cell", *columns), rows if len(columns) > 1 else [], note)
 
 
 def _by_length(section: Section) -> Table:
-    lengths = values(section, "length")
-    series = section.series if lengths else []
-    rows = [(section.label(one), *(_mean(one, length=n) for n in lengths), _mean(one)) for one in series]
-    return Table("By length", ("cell", *map(shown, lengths), ALL), rows)
+    columns: dict[str, list[Facts]] = {shown(n): [{"length": n}] for n in values(section, "length")}
+    return _table(section, "By length", {**columns, ALL: [{}]})
 
 
 def _by_task(section: Section, title: str = "By task") -> Table:
-    names = values(section, "task")
-    series = section.series if names else []
-    rows = [(section.label(one), *(_mean(one, task=n) for n in names), _over(one, names)) for one in series]
-    return Table(title, ("cell", *map(shown, names), AVERAGE), rows)
+    parts: list[Facts] = [{"task": name} for name in values(section, "task")]
+    return _table(section, title, {**{shown(part["task"]): [part] for part in parts}, AVERAGE: parts})
 
 
 def _by_depth(section: Section) -> Table:
     lengths, depths = values(section, "length"), values(section, "depth")
     found = Table("By length and depth", ("cell", "length", *(f"depth {shown(d)}" for d in depths), ALL))
     for one, length in product(section.series, lengths if depths else ()):
-        parts = (_mean(one, length=length, depth=depth) for depth in depths)
-        found.rows.append((one.name, shown(length), *parts, _mean(one, length=length)))
+        parts = (one.mean([{"length": length, "depth": depth}]) for depth in depths)
+        found.rows.append((one.name, shown(length), *parts, one.mean([{"length": length}])))
     return found
 
 
@@ -120,22 +110,18 @@ def _twins(section: Section) -> Table:
     both = any(f"{name}_e" in names for name in names)
     series = []
     for one in section.series if both else ():
-        bases = [row["facts"]["task"].removesuffix("_e") for row in one.rows]
-        pairs = zip(one.rows, bases, strict=True)
-        rows = [{**row, "facts": {**row["facts"], "task": base}} for row, base in pairs]
+        facts = ({**row["facts"], "task": row["facts"]["task"].removesuffix("_e")} for row in one.rows)
+        rows = [{**row, "facts": known} for row, known in zip(one.rows, facts, strict=True)]
         series.append(replace(one, rows=rows))
     return _by_task(replace(section, series=series), "By task, rows of LongBench and LongBench-E together")
 
 
 def _buckets(section: Section) -> Table:
     """LongBench-E by length: the mean over its tasks in each bucket."""
-    names = [name for name in values(section, "task") if name.endswith("_e")]
-    buckets = sorted(values(section, "bucket"))
-    rows: list[tuple[Value, ...]] = []
-    for one in section.series if names else ():
-        parts = (_over(one, names, bucket=bucket) for bucket in buckets)
-        rows.append((section.label(one), *parts, _over(one, names)))
-    return Table("LongBench-E by length", ("cell", *buckets, AVERAGE), rows, note="Means over tasks.")
+    parts: list[Facts] = [{"task": name} for name in values(section, "task") if name.endswith("_e")]
+    buckets = sorted(values(section, "bucket")) if parts else []
+    columns = {bucket: [{**part, "bucket": bucket} for part in parts] for bucket in buckets}
+    return _table(section, "LongBench-E by length", {**columns, AVERAGE: parts}, "Means over tasks.")
 
 
 def _difference(section: Section) -> Table:

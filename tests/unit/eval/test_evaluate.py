@@ -14,7 +14,7 @@ from filelock import FileLock
 
 import toy_eval
 from infinipot.errors import ConfigError, InfiniPotError, InputError
-from infinipot.eval.evaluate import Evaluation, Here, evaluate, model_facts
+from infinipot.eval.evaluate import Evaluation, Workers, evaluate, model_facts
 from infinipot.eval.folder import LOCK, MANIFEST, ROWS, read_manifest, read_rows
 from infinipot.eval.grid import Grid
 from infinipot.eval.runner import Answer, Job, Runner
@@ -55,7 +55,7 @@ def test_a_reader_that_serves_again_answers_as_a_new_one_would(tmp_path: Path) -
 def test_a_run_cut_anywhere_ends_with_the_same_rows(tmp_path: Path) -> None:
     run(tmp_path / "whole")
     for stop in (0, 1, 7, 35):
-        steps = evaluate(Evaluation(Letters(), GRID, tmp_path / "cut"), Here(toy_eval.engine))
+        steps = evaluate(Evaluation(Letters(), GRID, tmp_path / "cut"), Workers(toy_eval.engine))
         for step in steps:
             if step.done == stop:
                 steps.close()
@@ -123,7 +123,7 @@ def test_another_run_is_refused_and_says_what_differs(tmp_path: Path) -> None:
         run(tmp_path, replace(task, question="What?"))
     wanted = Evaluation(task, GRID, tmp_path)
     with pytest.raises(ConfigError, match=r"model weights \(sample:\w{8} and sample:\w{8}\)"):
-        list(evaluate(wanted, Here(lambda: toy_eval.engine(seed=1))))
+        list(evaluate(wanted, Workers(lambda: toy_eval.engine(seed=1))))
     assert before == ((tmp_path / MANIFEST).read_bytes(), (tmp_path / ROWS).read_bytes())
 
 
@@ -234,7 +234,7 @@ def test_jobs_run_together_have_the_rows_of_jobs_run_alone(tmp_path: Path, batch
     rows = []
     for size in (1, batch):
         wanted = Evaluation(Letters(question="Which one? " * 2), grid, tmp_path / str(size))
-        list(evaluate(wanted, Here(toy_eval.engine, size)))
+        list(evaluate(wanted, Workers(toy_eval.engine, size)))
         rows.append(read_rows(tmp_path / str(size)))
     assert told(rows[0]) == told(rows[1])
     assert [row["entries"] for row in rows[0]] == [row["entries"] for row in rows[1]]

@@ -18,8 +18,7 @@ from harness_tasks import TASKS, TEXT, write_tasks
 from infinipot.core.cuda.graphs import Graphs
 from infinipot.engine import Engine
 from infinipot.errors import ConfigError, InputError
-from infinipot.eval.harness import InfiniPotLM
-from infinipot.eval.harness_arguments import generation
+from infinipot.eval.harness import InfiniPotLM, generation
 from infinipot.hf.model import HFModel
 from infinipot.hf.tokenizer import HFTokenizer
 from infinipot.recipes.presets import PRESETS

@@ -9,8 +9,7 @@ import pytest
 
 from infinipot.engine import Engine
 from infinipot.errors import ConfigError
-from infinipot.eval.harness import InfiniPotLM
-from infinipot.eval.harness_arguments import generation
+from infinipot.eval.harness import InfiniPotLM, generation
 from infinipot.testing.model import ToyModel
 from infinipot.testing.tokenizer import ByteTokenizer
 

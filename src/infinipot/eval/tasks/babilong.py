@@ -4,13 +4,11 @@ Prompts, labels and the comparison are the official ones (`babilong_prompts.json
 Apache-2.0). Files are called `4k_qa1.jsonl` (or .xz, .gz) and hold `input`, `question` and `target`.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import Any, cast
 
 from infinipot.common.suggest import hint
 from infinipot.errors import ConfigError, InputError
@@ -21,7 +19,7 @@ from infinipot.recipes.option import Option
 HOW = "get https://huggingface.co/datasets/RMT-team/babilong and save each part as LENGTH_TASK.jsonl"
 NEW_TOKENS = 20
 prompts = partial(official, "babilong_prompts.json")  # by the name of the task
-_FILE = re.compile(r"(?P<length>\w+)_(?P<task>qa\d+)\.jsonl(\.xz|\.gz)?")
+_FILE = re.compile(r"(\w+)_(qa\d+)\.jsonl(\.xz|\.gz)?")
 
 
 @dataclass(frozen=True)
@@ -40,8 +38,7 @@ class BABILong(FileTask):
     @property
     def prompt(self) -> Mapping[str, Any]:
         """What is official about the task: `instruction`, `examples`, `format` and `labels`."""
-        found: Mapping[str, Any] = prompts()[self.name.rpartition("_")[2]]
-        return found
+        return cast("Mapping[str, Any]", prompts()[self.name.rpartition("_")[2]])
 
     def score(self, prediction: str, example: Example) -> float:
         """1 if the first sentence names the target and no other label but those of the question, else 0."""
@@ -66,17 +63,13 @@ class BABILong(FileTask):
 def _make(options: Mapping[str, Any]) -> Several:
     folder = data_folder(options["data"], HOW)
     matches = (_FILE.fullmatch(path.name) for path in folder.iterdir())
-    there = {(match["length"], match["task"]) for match in matches if match}
-    lengths = options["lengths"] or sorted({length for length, _ in there}, key=_tokens)
+    there = {match.group(1, 2) for match in matches if match}
+    lengths = options["lengths"] or sorted({n for n, _ in there}, key=lambda n: (n[-1:].lower(), len(n), n))
     tasks = options["tasks"] or sorted({task for _, task in there})
     names = [f"{length}_{task}" for length in lengths for task in tasks]
     if not names:
         raise InputError(f"{folder} has no BABILong files: {HOW}")
     return Several("babilong", [BABILong(name, folder) for name in names])
-
-
-def _tokens(length: str) -> float:
-    return float(re.sub(r"\D", "", length) or 0) * {"k": 1e3, "m": 1e6}.get(length[-1:].lower(), 1)
 
 
 TASK = TaskType(

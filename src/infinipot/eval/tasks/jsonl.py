@@ -1,10 +1,7 @@
 """Tasks in JSON lines files, plain or packed (.xz, .gz), and the rows that cannot be used.
 
 One bad row must not end a run of hours: such a row comes out as a `BadRow` among the examples.
-Lines end at a newline and nowhere else: contexts hold U+2028, which `splitlines` would cut at.
 """
-
-from __future__ import annotations
 
 import gzip
 import json
@@ -15,7 +12,7 @@ from dataclasses import dataclass, replace
 from functools import cache
 from importlib.resources import files
 from pathlib import Path
-from typing import IO, Any, ClassVar, Self, TypeVar
+from typing import IO, Any, ClassVar, TypeVar, cast
 
 from infinipot.errors import InputError
 from infinipot.eval.tasks.task import BadRow, Count, Example
@@ -64,14 +61,6 @@ class Row:
         """Return a field that must be a list of strings with something in it."""
         return tuple(string(name, value) for value in self.items(name))
 
-    def row(self, name: str) -> Self:
-        """Return a field that must be an object, as a row of the same place."""
-        return replace(self, fields=_typed(name, self._get(name), dict, "be an object"))
-
-    def rows(self, name: str) -> list[Self]:
-        """Return a field that must be a list of objects with something in it, as rows of the same place."""
-        return [replace(self, fields=_typed(name, each, dict, "hold objects")) for each in self.items(name)]
-
     def _get(self, name: str) -> object:
         if name not in self.fields:
             raise RowError(f"{name!r} is missing")
@@ -98,7 +87,7 @@ class FileTask:
         return read_rows(self.file())
 
     def examples(self, count: Count) -> Iterator[Example | BadRow]:  # noqa: ARG002 - rows have their length
-        """Yield the rows in their order."""
+        """Yield the rows in their order, each made an example."""
         return from_rows(self.rows(), self.example)
 
     def example(self, row: Row) -> Example:
@@ -125,8 +114,7 @@ def _typed(name: str, value: object, kind: type[T], wanted: str) -> T:
 @cache
 def official(file: str) -> dict[str, Any]:
     """Return what is official about each part of a task, by name."""
-    found: dict[str, Any] = json.loads((files("infinipot.eval.tasks") / file).read_text("utf-8"))
-    return found
+    return cast("dict[str, Any]", json.loads((files("infinipot.eval.tasks") / file).read_text("utf-8")))
 
 
 def data_folder(given: Path | None, how: str) -> Path:
@@ -147,17 +135,6 @@ def find_file(folder: Path | None, names: Sequence[str], how: str) -> Path:
     raise InputError(f"{folder} has no {' or '.join(names)} (nor .xz, .gz): {how}")
 
 
-def find_files(folder: Path | None, pattern: str, how: str) -> list[Path]:
-    """Return every file whose name fits a pattern, plain or packed, by name; one in two forms once."""
-    folder, found = data_folder(folder, how), dict[str, Path]()
-    for packed in PACKED:
-        for path in folder.glob(pattern + packed):
-            found.setdefault(path.name.removesuffix(packed), path)
-    if not found:
-        raise InputError(f"{folder} has no {pattern} (nor .xz, .gz): {how}")
-    return [found[name] for name in sorted(found)]
-
-
 def open_file(path: Path) -> IO[bytes] | gzip.GzipFile:
     """Open a plain or packed file for reading."""
     if path.suffix == ".xz":
@@ -170,26 +147,11 @@ def read_rows(path: Path) -> Iterator[Row | BadRow]:
     line = 0
     try:
         with open_file(path) as lines:
-            for line, content in enumerate(lines, 1):
+            for line, content in enumerate(lines, 1):  # not `splitlines`: contexts hold U+2028
                 if content.strip():
                     yield _parsed(str(path), line, content)
     except DAMAGED as error:
         yield BadRow(str(path), line + 1, f"the file is damaged from here on ({error})")
-
-
-def read_list(path: Path) -> Iterator[Row | BadRow]:
-    """Yield every object of a file that is one JSON list; the place in the list is the row's line."""
-    try:
-        with open_file(path) as file:
-            found = json.loads(file.read().decode("utf-8"))
-    except (*DAMAGED, ValueError, RecursionError) as error:
-        yield BadRow(str(path), 1, f"the file is damaged or not JSON ({error})")
-        return
-    if not isinstance(found, list):
-        yield BadRow(str(path), 1, f"should be a JSON list, not {type(found).__name__}")
-        return
-    for place, fields in enumerate(found, 1):
-        yield _row(str(path), place, fields)
 
 
 def _parsed(file: str, line: int, content: bytes) -> Row | BadRow:
@@ -199,10 +161,6 @@ def _parsed(file: str, line: int, content: bytes) -> Row | BadRow:
         return BadRow(file, line, "not UTF-8")
     except (ValueError, RecursionError) as error:
         return BadRow(file, line, f"not JSON ({error})")
-    return _row(file, line, fields)
-
-
-def _row(file: str, line: int, fields: object) -> Row | BadRow:
     if not isinstance(fields, dict):
         return BadRow(file, line, f"should be a JSON object, not {type(fields).__name__}")
     return Row(file, line, fields)

@@ -1,10 +1,7 @@
 """Key-value retrieval of "Lost in the Middle" (Liu et al., 2023): one value out of a long JSON object.
 
-Prompt and comparison are the official ones (nelson-liu/lost-in-the-middle, MIT). A row holds
-`ordered_kv_records`, `key` and `value`.
+Prompt and comparison are the official ones (nelson-liu/lost-in-the-middle, MIT).
 """
-
-from __future__ import annotations
 
 from dataclasses import dataclass
 
@@ -15,7 +12,6 @@ from infinipot.recipes.option import Option
 OPENING = "Extract the value corresponding to the specified key in the JSON object below.\n\nJSON data:\n"
 NEW_TOKENS = 100
 GOLD = Option("gold", int, None, "Place, from 0, the wanted pair is moved to.", least=0, shown="where it is")
-
 Pair = tuple[str, str]
 
 

@@ -1,11 +1,8 @@
 """LongBench v1 (Bai et al., 2023): 21 tasks, and LongBench-E, 13 of them with even lengths.
 
-Prompts, lengths of answers, post-processing and metrics are the official ones, typos included
-(`longbench_prompts.json`, from THUDM/LongBench, MIT). A data folder's own `dataset2prompt.json` and
-`dataset2maxlen.json` go before them.
+Everything is the official one, typos included (`longbench_prompts.json`, from THUDM/LongBench, MIT). A data
+folder's own `dataset2prompt.json` and `dataset2maxlen.json` go before.
 """
-
-from __future__ import annotations
 
 import importlib
 import json
@@ -47,9 +44,8 @@ class Description:
 
 @dataclass(frozen=True)
 class LongBench(FileTask):
-    """One task by its official name; `_e` at its end means LongBench-E.
+    """One task by its official name; `_e` at its end means LongBench-E. Without a folder rows are the hub's.
 
-    Rows come from a folder's `NAME.jsonl` (or .xz, .gz), or from the model hub where no folder is given.
     A file may hold rows of a task and of its LongBench-E twin: the row's `dataset` says which it is.
     """
 
@@ -76,8 +72,8 @@ class LongBench(FileTask):
             return found
         prompt = _setting(self.folder / "dataset2prompt.json", self.base, found.prompt)
         if prompt.count("{context}") != 1:
-            where = f"{self.folder}/dataset2prompt.json, {self.base}"
-            raise InputError(f"{where}: {{context}} must be there once")
+            problem = f"{self.folder}/dataset2prompt.json, {self.base}: {{context}} must be there once"
+            raise InputError(problem)
         tokens = _setting(self.folder / "dataset2maxlen.json", self.base, found.max_tokens)
         return replace(found, prompt=prompt, max_tokens=tokens)
 
@@ -99,16 +95,14 @@ class LongBench(FileTask):
             prediction = metrics.first_line(prediction)
         if self.description.metric == "classification":
             return max(metrics.classification(prediction, a, example.classes) for a in example.answers)
-        metric = metrics.METRICS[self.description.metric]
-        return max(metric(prediction, answer) for answer in example.answers)
+        return max(metrics.METRICS[self.description.metric](prediction, a) for a in example.answers)
 
     def example(self, row: Row) -> Example:
         """Make an example of a row; RowError if the row does not allow it."""
         known, dataset, length = self.description, row.text("dataset"), row.integer("length")
         if dataset not in (self.base, f"{self.base}_e"):
             raise RowError(f"'dataset' should be '{self.base}' or '{self.base}_e', not '{dataset}'")
-        question = row.text("input", blank=not known.asks)
-        language = row.text("language")
+        question, language = row.text("input", blank=not known.asks), row.text("language")
         before, after = (part.replace("{input}", question) for part in known.prompt.split("{context}"))
         return Example(
             id=row.text("_id", blank=False),
@@ -183,8 +177,7 @@ def _hub_rows(name: str) -> Iterator[Row]:
         file = f"zip://data/{name}.jsonl::hf://datasets/{HUB}/data.zip"
         found = datasets.load_dataset("json", data_files={"test": file}, split="test")
     except Exception as error:  # whatever the network, the hub or the library's version brings
-        reason = " ".join(str(error).split())
-        raise InputError(f"{HUB} does not load ({reason}): {HOW}") from error
+        raise InputError(f"{HUB} does not load ({' '.join(str(error).split())}): {HOW}") from error
     for line, fields in enumerate(found, 1):
         yield Row(f"{HUB} {name}", line, fields)
 

@@ -1,12 +1,8 @@
-"""The metrics of LongBench v1, giving the official numbers from 0 to 1 for one prediction and one reference.
+"""The official metrics of LongBench v1, from 0 to 1, with all oddities but two that depend on the machine:
 
-Their oddities are kept, since published scores contain them. Two are not:
-- Official ROUGE gives 0 where Python's recursion limit is met, which depends on who calls it. Here it counts.
-- Official edit similarity depends on the installation: fuzzywuzzy uses python-Levenshtein if that is
-  there and difflib if not. `code_similarity` gives the first number, which is never the smaller one.
+- Official ROUGE gives 0 where Python's recursion limit is met. `rouge` raises the limit.
+- Official edit similarity is python-Levenshtein's where that is installed, as here, and difflib's elsewhere.
 """
-
-from __future__ import annotations
 
 import importlib
 import logging
@@ -86,8 +82,7 @@ def retrieval(prediction: str, reference: str, pattern: str = r"Paragraph (\d+)"
 
 def code_similarity(prediction: str, reference: str) -> float:
     """Edit similarity in whole percent of the first line that looks like code."""
-    percent = float(_optional("rapidfuzz.fuzz").ratio(code_line(prediction), reference))
-    return round(percent) / 100
+    return round(float(_optional("rapidfuzz.fuzz").ratio(code_line(prediction), reference))) / 100
 
 
 METRICS: dict[str, Callable[[str, str], float]] = {  # by the name a task's description uses

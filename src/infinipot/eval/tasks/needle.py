@@ -1,10 +1,7 @@
-"""A needle in a haystack: one statement hidden in a long text, and a question about it.
+"""A needle in a haystack: a statement on a line of its own in a long text, and a question about it.
 
-The needle is the passkey of the landmark-attention test unless another one is given; the hay is that
-test's noise or any folder of texts. The needle stands on a line of its own, between two sentences.
+The needle is the passkey of the landmark-attention test unless another one is given; so is the hay.
 """
-
-from __future__ import annotations
 
 import random
 import re
@@ -12,7 +9,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import asdict, astuple, dataclass
 from functools import cache, cached_property, partial
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 from infinipot.common.suggest import hint
 from infinipot.errors import ConfigError, InputError
@@ -26,7 +23,6 @@ _END = re.compile(r"[.!?][\"'”’)\]]*(?=\s)|[。！？]|\n(?=\s*\n)")  # the 
 _NEAR = 2000  # characters
 _ROUNDS = 4
 NEW_TOKENS = 32
-HAY = Option("hay", str, "noise", "What a needle lies in: noise or a folder.", metavar="noise|DIR")
 
 
 @dataclass(frozen=True)
@@ -39,16 +35,16 @@ class Needle:
     opening: str = ""  # what the text begins with
 
     def __post_init__(self) -> None:
-        if not self.statement.strip() or not self.question.strip() or not self.answer.strip():
+        if not all(text.strip() for text in (self.statement, self.question, self.answer)):
             raise ConfigError("a needle needs a statement, a question and an answer: give all three")
         if _KEY in self.answer and self.answer != _KEY:
             raise ConfigError(f"a needle's answer is {_KEY} alone, or without it: '{self.answer}' is neither")
         if (_KEY in self.answer) != (_KEY in self.statement):
             raise ConfigError(f"{_KEY} belongs in a needle's statement and answer, or in neither")
 
-    def with_key(self, key: str) -> Needle:
+    def with_key(self, key: str) -> Self:
         """Return the needle with the key in its places, if there are any."""
-        return Needle(*(text.replace(_KEY, key) for text in astuple(self)))
+        return type(self)(*(text.replace(_KEY, key) for text in astuple(self)))
 
 
 PASSKEY = Needle(passkey.STATEMENT, passkey.QUESTION, _KEY, passkey.OPENING)
@@ -90,19 +86,17 @@ class Hay:
         return self.path.name if self.path else "noise"
 
     def bale(self, count: Count, tokens: int, trial: int) -> tuple[str, float]:
-        """Return about that many tokens, to a sentence's end, and how often the whole hay is in them."""
-        source = self._from(trial)
+        """Return about that many tokens, to a sentence's end, and how often the whole hay is in them.
+
+        The texts come in order, those before the first one at the end; each trial has another first.
+        """
+        order = list(range(len(self.texts)))
+        random.Random(self.seed).shuffle(order)
+        start, joint = order[trial % len(order)], "\n\n" if self.path else " "
+        source = joint.join((*self.texts[start:], *self.texts[:start])) + joint
         size = _fitting(source, count, tokens)
         text = passkey.repeated(source, size + 1)  # one more, to see whether a sentence ends there
         return text[: boundary(text, size)], size / len(source)
-
-    def _from(self, trial: int) -> str:
-        """Return all texts in order, those before the first one at the end; each trial has another first."""
-        order = list(range(len(self.texts)))
-        random.Random(self.seed).shuffle(order)
-        start = order[trial % len(order)]
-        joint = "\n\n" if self.path else " "
-        return joint.join((*self.texts[start:], *self.texts[:start])) + joint
 
 
 @dataclass(frozen=True)
@@ -207,7 +201,7 @@ TASK = TaskType(
     "A sentence hidden in texts of your own, or in noise.",
     (
         *passkey.TASK.options,
-        HAY,
+        Option("hay", str, "noise", "What a needle lies in: noise or a folder.", metavar="noise|DIR"),
         Option("needle", str, "passkey", "What is hidden.", metavar="passkey|sandwich|TEXT"),
         Option("question", str, None, "What is asked about a needle of your own."),
         Option("answer", str, None, "The right answer to that question."),

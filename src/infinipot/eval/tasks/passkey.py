@@ -1,15 +1,13 @@
 """Passkey retrieval, in the wording of the landmark-attention test the paper uses (section 4.3).
 
-A key is hidden at a depth of a long, repetitive text: some trials at every depth of every length, each with a
-seed of its own. Lengths are in tokens of whatever tokenizer counts them.
+A key is hidden at every depth of repetitive texts of every length, a few times each, from seeds of their own.
 """
-
-from __future__ import annotations
 
 import random
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass, replace
 from functools import partial
+from itertools import product
 from typing import Any
 
 from infinipot.errors import ConfigError
@@ -72,10 +70,8 @@ class Trials:
 
     def each(self) -> Iterator[Trial]:
         """Yield the trials length by length, depth by depth."""
-        for length in self.lengths:
-            for depth in self.depths:
-                for trial in range(self.trials):
-                    yield Trial(length, depth, trial, self.seed + 1000 * trial + int(100 * depth) + length)
+        for length, depth, trial in product(self.lengths, self.depths, range(self.trials)):
+            yield Trial(length, depth, trial, self.seed + 1000 * trial + int(100 * depth) + length)
 
 
 @dataclass(frozen=True)

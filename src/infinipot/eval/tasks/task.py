@@ -1,11 +1,8 @@
 """What an evaluation is made of: examples to read and ask about, and how an answer is scored.
 
-Tasks know neither tensors nor models; lengths are counted by the function that a task is given. A new task
-is one new file of this folder with a `TaskType` called `TASK`: the command line, the runner and the report
-find the task by that declaration.
+Tasks know neither tensors nor models. A new task is one new file of this folder with a `TaskType` called
+`TASK`: the command line, the runner and the report find the task by that declaration.
 """
-
-from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -38,7 +35,6 @@ class Example:
     one_line: bool = False  # the answer ends at a newline, after at least one token
     classes: tuple[str, ...] = ()  # the answer is one of these, where there are any
     facts: Mapping[str, str | int | float] = field(default_factory=dict)  # length, depth, ...: go into rows
-    shared: bool = False  # further examples have the same text, which is read once
 
 
 @dataclass(frozen=True)
@@ -143,19 +139,18 @@ def _value(option: Option, given: Any) -> Any:
         return () if option.many and option.default is None else option.default
     if isinstance(given, str):
         return option.parse_list(given) if option.many else option.parse(given)
-    for value in given if option.many else [given]:
+    values = tuple(given) if option.many else (given,)
+    for value in values:
         option.check(value)
-    return tuple(given) if option.many else given
+    return values if option.many else given
 
 
 @cache
 def task_options() -> tuple[Option, ...]:
     """Return every option of every task once, as a person types it: a list is one text with commas."""
-    found: dict[str, list[tuple[str, Option]]] = {}
-    for task in tasks().values():
-        for option in task.options:
-            found.setdefault(option.name, []).append((task.name, option))
-    return tuple(map(_merged, found.values()))
+    declared = [(task.name, option) for task in tasks().values() for option in task.options]
+    names = dict.fromkeys(option.name for _, option in declared)
+    return tuple(_merged([(task, one) for task, one in declared if one.name == name]) for name in names)
 
 
 def _merged(found: list[tuple[str, Option]]) -> Option:
@@ -167,14 +162,12 @@ def _merged(found: list[tuple[str, Option]]) -> Option:
     first, *others = (option.listed(GROUP) if option.many else option for _, option in found)
     if any((one.kind, one.choices) != (first.kind, first.choices) for one in others):
         raise TypeError(f"tasks disagree on what kind of thing `{first.name}` is")
-    defaults = {option.shown or _shown(option.default) for _, option in found}
-    shown = defaults.pop() if len(defaults) == 1 else "the task's"
+    shown = {_shown(option) for _, option in found}
     # Bounds are checked by the task's own declaration, and a list's part by part.
     plain = replace(first, default=None, group=GROUP, many=False, least=None, most=None)
-    return replace(plain, help=f"{told}.", shown=shown)
+    return replace(plain, help=f"{told}.", shown=shown.pop() if len(shown) == 1 else "the task's")
 
 
-def _shown(default: Any) -> str:
-    if default is None:
-        return "none"
-    return ",".join(map(str, default)) if isinstance(default, tuple) else str(default)
+def _shown(option: Option) -> str:
+    default = option.default if isinstance(option.default, tuple) else (option.default,)
+    return option.shown or ("none" if default == (None,) else ",".join(map(str, default)))

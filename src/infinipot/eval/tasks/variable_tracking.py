@@ -1,10 +1,7 @@
-"""Variable tracking of RULER (Hsieh et al., 2024): a chain of assignments scattered over noise.
+"""Variable tracking, in the wording of RULER (Hsieh et al., 2024): a chain of assignments all over noise.
 
-Only the first assignment names the value; the others name the variable before. All of the chain must be
-found for a full score, so one passage that a pot forgets costs all that follow. The wording is RULER's.
+Only the first assignment names the value, so one passage that a pot forgets costs all that follow.
 """
-
-from __future__ import annotations
 
 import random
 import string
@@ -13,7 +10,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
 
-from infinipot.eval.tasks.passkey import LENGTHS, NOISE, TRIALS
+from infinipot.eval.tasks.passkey import LENGTHS, NOISE, TRIALS, Trial, Trials
 from infinipot.eval.tasks.task import Count, Example, TaskType
 from infinipot.recipes.option import Option
 
@@ -27,13 +24,11 @@ HOPS = Option("hops", int, 4, "Assignments after the first.", least=1, most=20)
 
 
 @dataclass(frozen=True)
-class VariableTracking:
+class VariableTracking(Trials):
     """One chain in noise of every length."""
 
-    lengths: tuple[int, ...] = LENGTHS.default
-    trials: int = TRIALS.default
+    depths: tuple[float, ...] = (0.0,)  # a chain is all over the text
     hops: int = HOPS.default
-    seed: int = 0
     name: str = "variable-tracking"
 
     def describe(self) -> dict[str, Any]:
@@ -43,16 +38,15 @@ class VariableTracking:
     def examples(self, count: Count) -> Iterator[Example]:
         """Yield the examples length by length."""
         line = count(f"{NOISE}\n" * 100) / 100
-        for length in self.lengths:
-            for trial in range(self.trials):
-                yield self._example(count, line, length, trial)
+        for trial in self.each():
+            yield self._example(count, line, trial)
 
     def score(self, prediction: str, example: Example) -> float:
         """Return the share of the chain's variables that are named."""
         return sum(name.lower() in prediction.lower() for name in example.answers) / len(example.answers)
 
-    def _example(self, count: Count, line: float, length: int, trial: int) -> Example:
-        source = random.Random(self.seed + 1000 * trial + length)
+    def _example(self, count: Count, line: float, trial: Trial) -> Example:
+        source = random.Random(trial.seed)
         value = str(source.randint(10000, 99999))
         names = ["".join(source.sample(string.ascii_uppercase, 5)) for _ in range(self.hops + 1)]
         chain = [f"VAR {names[0]} = {value}"]
@@ -60,13 +54,13 @@ class VariableTracking:
         query = QUESTION.format(value=value)
         question = f"\nQuestion: {query}{ANSWER.format(count=len(names), value=value)}"
         fixed = count("\n".join([OPENING, *chain])) + count(question)
-        lines = [NOISE] * max(0, int((length - fixed) / line))
+        lines = [NOISE] * max(0, int((trial.length - fixed) / line))
         places = sorted(source.randint(0, len(lines)) for _ in chain)
         for place, statement in reversed(list(zip(places, chain, strict=True))):
             lines.insert(place, statement)
-        text, facts = OPENING + "\n".join(lines), {"length": length, "trial": trial, "hops": self.hops}
-        most = 10 * len(names)
-        return Example(f"{length}-{trial}", text, question, tuple(names), most, query, bare=True, facts=facts)
+        text, name = OPENING + "\n".join(lines), f"{trial.length}-{trial.trial}"
+        facts = {"length": trial.length, "trial": trial.trial, "hops": self.hops}
+        return Example(name, text, question, tuple(names), 10 * len(names), query, bare=True, facts=facts)
 
 
 TASK = TaskType(
