@@ -4,8 +4,6 @@ Names are imported when first used, so `import infinipot` and the command line
 start without torch.
 """
 
-from __future__ import annotations
-
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 

@@ -1,7 +1,5 @@
 """The library's front door: `load` a model by name, or `attach` one you already have."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any

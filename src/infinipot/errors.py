@@ -4,8 +4,6 @@ A message names an option in backticks, `capacity`; a front end words it its own
 command line). Nothing below a front end knows how options are spelt.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable
 

@@ -4,8 +4,6 @@ A file gets its name after its bytes are on the disk, and the folder is synced a
 killed at any moment leaves the old file or the new one. Knows nothing of what is in a file.
 """
 
-from __future__ import annotations
-
 import os
 import re
 import secrets

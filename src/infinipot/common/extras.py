@@ -1,7 +1,5 @@
 """Packages that only a part of InfiniPot needs: where one is missing, the message says what to install."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from contextlib import contextmanager
 

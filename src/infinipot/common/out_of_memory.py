@@ -1,7 +1,5 @@
 """Whether an error means that memory ran out: torch on a CPU has no type of its own for it."""
 
-from __future__ import annotations
-
 
 def out_of_memory(error: BaseException | None) -> bool:
     """Say whether an error, or a cause of it, is the system's, torch's or a card's out-of-memory."""

@@ -1,7 +1,5 @@
 """An HTML page that is one file: styles, pictures and scripts are in the page; nothing is fetched."""
 
-from __future__ import annotations
-
 import html
 import re
 from collections.abc import Iterable, Mapping

@@ -3,8 +3,6 @@
 Knows nothing of what is drawn: a drawing is a function from matplotlib's `pyplot` to a figure.
 """
 
-from __future__ import annotations
-
 import base64
 import html
 import io

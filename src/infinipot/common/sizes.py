@@ -1,7 +1,5 @@
 """Sizes as people write and read them: 8k tokens, 1.4 GB."""
 
-from __future__ import annotations
-
 import re
 
 UNITS = {"": 1, "k": 1024, "m": 1024 * 1024}

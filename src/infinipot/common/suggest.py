@@ -1,7 +1,5 @@
 """What to say of a name that is not known: the nearest one that is, or all of them."""
 
-from __future__ import annotations
-
 import difflib
 from collections.abc import Iterable, Mapping
 from typing import TypeVar

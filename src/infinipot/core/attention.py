@@ -6,8 +6,6 @@ repeated KV heads, so the common case is split in two maskless calls merged by l
 version of everything here is in the tests.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from functools import cache
 

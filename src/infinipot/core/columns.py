@@ -3,8 +3,6 @@
 Allocating, copying, gathering, saving and the kernels' table of addresses all follow this list.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Literal
 

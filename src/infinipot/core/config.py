@@ -3,8 +3,6 @@
 What depends on the catalyst's length is checked by `PotConfig.chunk`, once that length is known.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Literal
 

@@ -1,7 +1,5 @@
 """One distillation: ask the policy which slots stay, keep them, reset positions."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from itertools import groupby

@@ -1,7 +1,5 @@
 """What a policy may know of the slots it chooses from: places in the text, novelty, attention received."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Literal
 

@@ -1,7 +1,5 @@
 """Keeping slots in all layers of a pot at once: in one launch where a kernel serves, else layer by layer."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import torch

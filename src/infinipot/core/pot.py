@@ -5,8 +5,6 @@ with its slot, so a policy needs no state of its own. Knows nothing of models, t
 told to grow, for methods that do not bound their memory.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -203,7 +201,7 @@ class Pot:
             layer.clear()
         self.cycles = 0
 
-    def restore(self, other: Pot) -> None:
+    def restore(self, other: "Pot") -> None:
         """Take over another pot's content in place: no tensor of a pot layer moves."""
         for layer, saved in zip(self.layers, other.layers, strict=True):
             if isinstance(layer, PotLayer) and isinstance(saved, PotLayer):
@@ -231,7 +229,7 @@ class Pot:
             raise
         self.cycles = cycles
 
-    def fork(self) -> Pot:
+    def fork(self) -> "Pot":
         """Return an independent pot with the same content."""
         twin = Pot([], self.capacity, self.max_anchors, self.mode)
         twin.layers = [layer.copy() for layer in self.layers]

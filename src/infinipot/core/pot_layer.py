@@ -4,8 +4,6 @@ Slot i holds a key, a value and the numbers of `columns` beside them; `keep` mov
 front and turns their keys to their new places (CR-RoPE, section 3.5). Knows no model, text or policy.
 """
 
-from __future__ import annotations
-
 from collections.abc import Set
 from typing import Any
 
@@ -183,7 +181,7 @@ class PotLayer:
         anchors = torch.where(old[..., None], _pick(self.anchors, earlier), keys)
         return anchors, torch.where(old, self.written.gather(2, earlier), slots)
 
-    def copy(self, capacity: int | None = None) -> PotLayer:
+    def copy(self, capacity: int | None = None) -> "PotLayer":
         """Return a second pot layer with the same content, larger if so wished."""
         twin = PotLayer(capacity or self.capacity, self.max_anchors, self.rotation, self.reset, self.grows)
         twin.restore(self)
@@ -195,7 +193,7 @@ class PotLayer:
         self.catalyst = self.last = None
         self.clock.fill_(0)
 
-    def restore(self, other: PotLayer) -> None:
+    def restore(self, other: "PotLayer") -> None:
         """Take over another layer's content without moving in memory."""
         self.fill, self.tokens, self.anchored = other.fill, other.tokens, other.anchored
         self.last, self.summed = other.last, other.summed  # `last` is replaced, never written

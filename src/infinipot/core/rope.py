@@ -5,8 +5,6 @@ and always turning from there, in float32, rounds once however many distillation
 from the model, so plain, Llama-3, YaRN, longrope and partial RoPE are all the same to this module.
 """
 
-from __future__ import annotations
-
 import torch
 from torch import Tensor
 

@@ -4,8 +4,6 @@ To a model this is a pot whose batch has as many rows. `Rows` writes every pot a
 `FixedRows` does so at shapes and addresses that never change, for captured graphs.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import torch

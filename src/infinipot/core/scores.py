@@ -3,8 +3,6 @@
 Large temporaries are never made: catalyst queries and vocabulary rows go in blocks.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 import torch

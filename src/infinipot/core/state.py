@@ -3,8 +3,6 @@
 Tensors by name and numbers that JSON can hold; no code, no model, no file format.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -28,7 +26,7 @@ class State:
     tensors: Mapping[str, Tensor] = field(default_factory=dict)
     numbers: Mapping[str, Any] = field(default_factory=dict)
 
-    def part(self, name: str) -> State:
+    def part(self, name: str) -> "State":
         """Return what was put in under that name."""
         begin, numbers = f"{name}.", self.numbers.get(name, {})
         if not isinstance(numbers, Mapping):

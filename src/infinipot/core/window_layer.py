@@ -1,7 +1,5 @@
 """The exact window of a local attention layer: its last entries, never distilled, only re-based."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import torch
@@ -58,7 +56,7 @@ class WindowLayer:
         self.turned = self.turned + shift
         self.keys = self.rotation.back(self.anchors, self.turned.expand(self.anchors.shape[:-1]))
 
-    def copy(self) -> WindowLayer:
+    def copy(self) -> "WindowLayer":
         """Return a second window with the same content."""
         twin = WindowLayer(self.window, self.rotation)
         twin.rewind(self.mark())

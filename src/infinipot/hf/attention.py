@@ -6,8 +6,6 @@ mask transformers builds. What the pot wants to know of the attention is taken
 on the way. No model code is patched.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import torch

@@ -1,7 +1,5 @@
 """The pot as a transformers Cache, so that any model, and `generate()`, can write into it."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import torch

@@ -5,8 +5,6 @@ only the new tokens it would drop some of them or fail. And it cannot distil on
 the way, so room for the whole answer is made first.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import torch

@@ -4,8 +4,6 @@ transformers unpacks the weights; this module repairs what it leaves out (the BO
 that ends a turn) and turns its many ways of failing into one line. It does not know where a file came from.
 """
 
-from __future__ import annotations
-
 import gc
 import warnings
 from collections.abc import Iterator

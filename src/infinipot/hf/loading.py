@@ -4,15 +4,13 @@ A name is an alias of the catalogue, a folder, a GGUF file or a hub id, tried in
 comes with a model is never run. Does not know what a pot is.
 """
 
-from __future__ import annotations
-
 import json
 import re
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 
@@ -26,9 +24,6 @@ from infinipot.models.catalog import ALIASES, DEFAULT_MODEL, Format
 from infinipot.models.gguf_files import one_line, read_header
 from infinipot.models.progress import Progress
 
-if TYPE_CHECKING:
-    from transformers import PreTrainedModel, PreTrainedTokenizerBase
-
 DTYPES = {"float32": torch.float32, "float16": torch.float16, "bfloat16": torch.bfloat16}
 _HUB_ID = re.compile(r"[\w-][\w.-]*/[\w-][\w.-]*")
 
@@ -41,8 +36,8 @@ class Loaded:
     tokenizer does so unless told `add_special_tokens=False`.
     """
 
-    model: PreTrainedModel
-    tokenizer: PreTrainedTokenizerBase
+    model: Any  # transformers' own, and its tokenizer
+    tokenizer: Any
     name: str
     format: Format
     dtype: torch.dtype

@@ -6,8 +6,6 @@ the way the pot turns them and that its head is what we take it for, so an
 unsupported family is refused rather than read wrongly.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from contextlib import nullcontext
 from typing import Any

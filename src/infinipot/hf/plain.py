@@ -3,8 +3,6 @@
 Also the tokenizer of models with random weights, which have none.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from typing import Any
 

@@ -6,8 +6,6 @@ must not meet in it, so the regime that fits the capacity holds while a pot is
 written, and only then.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any

@@ -1,7 +1,5 @@
 """Shapes of well-known models, to be filled with random weights: speed does not depend on what they say."""
 
-from __future__ import annotations
-
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -48,7 +46,7 @@ SHAPES: dict[str, dict[str, Any]] = {
 }
 
 
-def build(name: str, device: torch.device, dtype: torch.dtype) -> Any:
+def build(name: str, device: "torch.device", dtype: "torch.dtype") -> Any:
     """Return a transformers model of that shape; its weights are made on the device and nowhere else."""
     import torch
     from transformers import AutoConfig, AutoModelForCausalLM

@@ -10,8 +10,6 @@ question too. Characters that a vocabulary cannot spell are lost, as they are wi
 alone: SmolLM2 has no token for the bytes 04, 06, 13, 14, 16, 1D, F1 and F2.
 """
 
-from __future__ import annotations
-
 import json
 import re
 from bisect import bisect_left
@@ -19,7 +17,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from functools import cached_property
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from infinipot.errors import ConfigError, InputError, ModelError
 from infinipot.text.tokenizer import (
@@ -33,9 +31,6 @@ from infinipot.text.tokenizer import (
     around,
 )
 from infinipot.text.windows import WINDOW, Encoded, encode_windows
-
-if TYPE_CHECKING:
-    from transformers import PreTrainedTokenizerBase
 
 _USER, _ANSWER, _AGAIN = "QzUserTextQz", "QzAnswerTextQz", "QzSecondTextQz"
 _SEPARATORS = ("\ue000", "\x1f", "\n", "|", "0")  # seldom one token with a neighbour, first to last
@@ -58,7 +53,7 @@ class HFTokenizer:
 
     def __init__(
         self,
-        tokenizer: PreTrainedTokenizerBase,
+        tokenizer: Any,
         *,
         add_bos: bool | None = None,
         eos_ids: Iterable[int] = (),
@@ -67,7 +62,7 @@ class HFTokenizer:
     ) -> None:
         if not tokenizer.is_fast:
             raise ModelError("this model has no fast tokenizer (tokenizer.json): convert it first")
-        self._hf: Any = tokenizer
+        self._hf = tokenizer
         self._window = window
         self._spaced = self._hf.convert_ids_to_tokens(self._call("x")[0])[0][0] in "▁Ġ"
         self._bos = self._find_bos(add_bos)

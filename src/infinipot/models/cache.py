@@ -9,8 +9,6 @@ A folder gets its name only when everything in it is on the disk. Does not know 
 run: the caller of `pull` gives the converter.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import shutil

@@ -5,8 +5,6 @@ whole or in parts, so `pip` alone can fetch it. This module does not know how fi
 or loaded, and imports nothing heavy.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Literal
 

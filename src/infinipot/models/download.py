@@ -7,8 +7,6 @@ Every file gets its final name only when whole, so whatever has one can be trust
 parts are kept between attempts.
 """
 
-from __future__ import annotations
-
 import hashlib
 import os
 import re

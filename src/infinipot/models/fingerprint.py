@@ -4,8 +4,6 @@ The same on every machine and device, whatever name the model was loaded by. Wei
 names, shapes and evenly spaced values. Takes the parts of an engine, not the engine, which lies above.
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 import math

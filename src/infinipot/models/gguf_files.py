@@ -1,7 +1,5 @@
 """What a GGUF file says of itself, read with the library `gguf`; its weights are not looked at."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any

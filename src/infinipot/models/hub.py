@@ -4,8 +4,6 @@ The hub says a file's SHA-256 before a byte is sent: another file, or no answer 
 the caller fetches the release's wheels instead. What was interrupted goes on where it stopped.
 """
 
-from __future__ import annotations
-
 from collections.abc import Generator
 from pathlib import Path
 

@@ -4,8 +4,6 @@ Reads file headers and the operating system's counters; loads no weights and doe
 came from. The estimate is weights plus what the caller asks for on top; activations are small beside both.
 """
 
-from __future__ import annotations
-
 import json
 import math
 import re

@@ -1,7 +1,5 @@
 """How far a pull is, as those who fetch a model tell it."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Literal
 

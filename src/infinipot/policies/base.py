@@ -1,7 +1,5 @@
 """What an eviction method is: which evidence the method needs, and which slots it keeps."""
 
-from __future__ import annotations
-
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from typing import ClassVar

@@ -1,7 +1,5 @@
 """Continual Context Distillation with neither catalyst nor novelty: the paper's starting point."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import ClassVar
 

@@ -1,7 +1,5 @@
 """Heavy-Hitter Oracle: the slots that received most attention over their whole life, and the recent ones."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import ClassVar
 

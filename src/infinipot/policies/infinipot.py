@@ -1,7 +1,5 @@
 """Catalyst Prompt + Novelty under Compression, the paper's own choice of slots."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import ClassVar
 

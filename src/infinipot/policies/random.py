@@ -1,7 +1,5 @@
 """A control that knows nothing: every token of the text is equally likely to be kept."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import ClassVar
 

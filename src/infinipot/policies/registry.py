@@ -3,8 +3,6 @@
 A module here declares one `Policy` class; the policy's name is the module's, with dashes.
 """
 
-from __future__ import annotations
-
 import inspect
 import warnings
 from functools import cache

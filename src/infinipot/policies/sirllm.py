@@ -1,7 +1,5 @@
 """SirLLM: the most surprising tokens, the same for all layers and heads."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import ClassVar
 

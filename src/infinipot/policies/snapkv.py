@@ -1,7 +1,5 @@
 """SnapKV: what the end of the prompt attends to, pooled over neighbours, chosen once after the prompt."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import ClassVar
 

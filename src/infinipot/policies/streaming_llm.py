@@ -1,7 +1,5 @@
 """StreamingLLM: the first few tokens as attention sinks, and the most recent ones."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import ClassVar
 

@@ -1,7 +1,5 @@
 """Token Omission Via Attention: the last token's attention, the same tokens for all heads of a layer."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import ClassVar
 

@@ -1,7 +1,5 @@
 """From an answer's tokens to its text: whole characters, up to a stop string; one answer or several."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Literal
 
@@ -52,7 +50,7 @@ class AnswerText:
 
 
 def answer_all(
-    readers: Sequence[Reader], prompts: Sequence[Sequence[int]], generation: Generation, final: bool = True
+    readers: Sequence["Reader"], prompts: Sequence[Sequence[int]], generation: Generation, final: bool = True
 ) -> Iterator[tuple[int, int]]:
     """Yield (reader, token) as they come: the tokens every reader's `generate` would yield alone.
 
@@ -69,7 +67,7 @@ def answer_all(
     return decode([reader.sequence(prompt, generation, final, index) for index, (reader, prompt) in pairs])
 
 
-def ask_all(readers: Sequence[Reader], questions: Sequence[str], generation: Generation) -> list[str]:
+def ask_all(readers: Sequence["Reader"], questions: Sequence[str], generation: Generation) -> list[str]:
     """Answer one question a reader, as `answer` would one by one; uses up the readers' pots."""
     prompts = [reader.turn(question) for reader, question in zip(readers, questions, strict=True)]
     texts = [AnswerText(reader.tokenizer, reader.frame.stop_strings) for reader in readers]

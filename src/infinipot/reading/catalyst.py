@@ -3,8 +3,6 @@
 The paper prints no wordings; these follow its description. `padding` and `unrelated` are its controls.
 """
 
-from __future__ import annotations
-
 from infinipot.common.suggest import hint
 from infinipot.errors import ConfigError
 

@@ -4,8 +4,6 @@ Where shapes are fixed the next step is already on its way when the host learns 
 waits for the host, and what was computed for a sequence that stopped is simply not counted.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from collections.abc import Sequence as Several
 from contextlib import ExitStack

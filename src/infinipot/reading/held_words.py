@@ -5,8 +5,6 @@ forgets those that no head holds any more: never more than twice as many as ther
 through only when they have doubled, so that reading does not wait for it.
 """
 
-from __future__ import annotations
-
 from array import array
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
@@ -68,7 +66,7 @@ class HeldWords:
         """Forget everything."""
         self.total, self._limit, self._places, self.ids = 0, LEAST, array("q"), array("q")
 
-    def copy(self) -> HeldWords:
+    def copy(self) -> "HeldWords":
         """Return an independent copy."""
         return HeldWords(self.total, self._places, self.ids)
 

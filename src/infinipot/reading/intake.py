@@ -1,7 +1,5 @@
 """A text of any length into a session's pot, block by block: what is read next, when the pot is distilled."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Iterable, Iterator, Sequence
 

@@ -1,7 +1,5 @@
 """What reading needs of a language model: three functions and what its device allows."""
 
-from __future__ import annotations
-
 from typing import Protocol
 
 import torch

@@ -1,7 +1,5 @@
 """What one forward pass is to do, decided before it runs: a cycle's plan is its captured graph's key."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 BLOCK = 2048  # most tokens in one forward: bounds activations when the pot is large

@@ -3,8 +3,6 @@
 Tokens are counted by the text they spell: a tokenizer takes text far ahead of the tokens it gives out.
 """
 
-from __future__ import annotations
-
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass

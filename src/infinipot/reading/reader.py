@@ -3,13 +3,12 @@
 How a text is taken in is `intake`'s, what a forward pass does `session`'s, how an answer goes on `decode`'s.
 """
 
-from __future__ import annotations
-
 from collections import deque
 from collections.abc import Iterable, Iterator
 from collections.abc import Sequence as Several
 from copy import copy
 from dataclasses import replace
+from typing import Self
 
 from torch import Tensor
 
@@ -93,7 +92,7 @@ class Reader:
         """Forget everything read and said; the pot's memory and what was captured for it stay."""
         self.session.clear()
 
-    def fork(self) -> Reader:
+    def fork(self) -> Self:
         """Return an independent reader with the same pot."""
         twin = copy(self)
         twin.session = self.session.fork()

@@ -5,14 +5,12 @@ cycle that dropped it, four bytes, however many cycles there are; the catalyst's
 two bytes each. A record is numpy, and loading one imports neither torch nor a model.
 """
 
-from __future__ import annotations
-
 import json
 import zipfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -82,7 +80,7 @@ class Record:
         return path.stat().st_size
 
     @classmethod
-    def load(cls, path: Path) -> Record:
+    def load(cls, path: Path) -> Self:
         """Read a file that `save` wrote."""
         try:
             with path.open("rb") as stream, np.load(stream, allow_pickle=False) as file:
@@ -93,7 +91,7 @@ class Record:
             raise InputError(f"{path} is no recording: write one with `infinipot inspect`") from error
 
     @classmethod
-    def _unpacked(cls, file: Any) -> Record:
+    def _unpacked(cls, file: Any) -> Self:
         header = json.loads(file["header"].tobytes())
         if header["kind"] != KIND:
             raise ValueError(header["kind"])
@@ -125,7 +123,7 @@ class Recording:
         scores = sum(found.nbytes for found in self.catalyst if found is not None)
         return int(self._dropped.nbytes + scores + sum(part.nbytes for part in self._novelty))
 
-    def cycle(self, evidence: Sequence[Evidence], slots: Sequence[Tensor], tokens: int) -> None:
+    def cycle(self, evidence: Sequence["Evidence"], slots: Sequence["Tensor"], tokens: int) -> None:
         """Take note of one distillation, before it happens: what is known of each layer, and what stays."""
         self.rest(evidence, tokens)
         self.tokens.append(tokens)
@@ -142,7 +140,7 @@ class Recording:
                 scores.append(np.take_along_axis(found, stays, -1).astype(np.float16))
         self.catalyst.append(np.stack(scores) if scores else None)
 
-    def rest(self, evidence: Sequence[Evidence], tokens: int) -> None:
+    def rest(self, evidence: Sequence["Evidence"], tokens: int) -> None:
         """Take note of what was read since the last cycle; it is in the last slots of every head."""
         if not self.layers:
             self._begin(evidence)
@@ -154,7 +152,7 @@ class Recording:
             self._novelty.append(evidence[0].novelty[0, 0, -new:].float().cpu().numpy().astype(np.float16))
         self._read = tokens
 
-    def _begin(self, evidence: Sequence[Evidence]) -> None:
+    def _begin(self, evidence: Sequence["Evidence"]) -> None:
         heads = {known.source.shape[1] for known in evidence}
         if len(heads) > 1:
             raise ModelError("this model cannot be recorded: its layers differ in their number of heads")

@@ -1,7 +1,5 @@
 """Room in the pot for a question and its answer: what is distilled before them, what is too long."""
 
-from __future__ import annotations
-
 from infinipot.errors import InputError
 from infinipot.reading.plan import RECENT
 from infinipot.reading.session import PotSession

@@ -1,7 +1,5 @@
 """How an answer is generated, and next tokens from logits: greedy, or drawn at a temperature."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import torch

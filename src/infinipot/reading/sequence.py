@@ -1,7 +1,5 @@
 """One answer on its way: which token comes next, how many may follow, whether the answer may fill the pot."""
 
-from __future__ import annotations
-
 from torch import Tensor
 
 from infinipot.reading import room

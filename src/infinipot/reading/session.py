@@ -3,11 +3,10 @@
 Knows tokens, not text. Whatever repeats at fixed shapes is captured here.
 """
 
-from __future__ import annotations
-
 from copy import copy
 from dataclasses import dataclass, field
 from functools import partial
+from typing import Self
 
 import torch
 from torch import Tensor
@@ -83,7 +82,7 @@ class PotSession:
 
     # Content: forked, saved, loaded, put back ------------------------------------
 
-    def fork(self) -> PotSession:
+    def fork(self) -> Self:
         """Return an independent session with the same content."""
         self.flush()
         twin = copy(self)
@@ -93,7 +92,7 @@ class PotSession:
             twin.graphs = Graphs(twin.pot, self.graphs.capture)
         return twin
 
-    def put_back(self, before: PotSession) -> None:
+    def put_back(self, before: Self) -> None:
         """Take over a fork's content in place: graphs know this pot's addresses."""
         self.uncounted = Uncounted()
         self.pot.restore(before.pot)

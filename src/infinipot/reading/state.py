@@ -1,11 +1,9 @@
 """Everything a reader knows beside its pot's slots, listed once: fork copies it, save and load go over it."""
 
-from __future__ import annotations
-
 from collections import deque
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, fields, replace
-from typing import TypeGuard
+from typing import Self, TypeGuard
 
 from torch import Tensor
 
@@ -48,7 +46,7 @@ class HeadAndTail:
         return {"total": self.total, "first": list(self.first), "last": list(self.last)}
 
     @classmethod
-    def restored(cls, state: object, most: int) -> HeadAndTail:
+    def restored(cls, state: object, most: int) -> Self:
         """Return it from data, which may come from a stranger."""
         told = state if isinstance(state, dict) else {}
         total, first, last = (told.get(name) for name in ("total", "first", "last"))
@@ -61,7 +59,7 @@ class HeadAndTail:
         ends.last.extend(last)
         return ends
 
-    def copy(self) -> HeadAndTail:
+    def copy(self) -> "HeadAndTail":
         """Return an independent copy."""
         twin = HeadAndTail(self.most)
         twin.total, twin.first, twin.last = self.total, list(self.first), self.last.copy()
@@ -91,7 +89,7 @@ class ReaderState:
     exhausts_pot: bool = False
     head_tail: HeadAndTail | None = None
 
-    def copy(self) -> ReaderState:
+    def copy(self) -> Self:
         """Return an independent copy; tensors are replaced, never written, so they are shared."""
         ends = self.head_tail and self.head_tail.copy()
         return replace(self, pending=list(self.pending), head_tail=ends)
@@ -106,14 +104,14 @@ class ReaderState:
     @classmethod
     def loaded(
         cls, state: State, vocabulary: int, cut: int | None, check: Callable[[Tensor], Tensor]
-    ) -> ReaderState:
+    ) -> Self:
         """Return the state of saved data, which may come from a stranger; `check` looks at the hidden state.
 
         `cut` is the most tokens that both ends of a text hold, for recipes that never read its middle.
         """
         told = {FORMER.get(name, name): value for name, value in state.numbers.items()}
         # Older states do not say all that is true or false.
-        flags = {one.name: told.get(one.name, False) for one in fields(cls) if one.type == "bool"}
+        flags = {one.name: told.get(one.name, False) for one in fields(cls) if one.type is bool}
         for name, found in flags.items():
             if found not in (0, 1):
                 raise damaged(f"{name} is {found!r}, not true or false")

@@ -4,8 +4,6 @@ Grouped heads, RoPE, causal attention through the pot; nothing else. It speaks
 nonsense, fluently and repeatably.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterator
 

@@ -4,8 +4,6 @@ For tests of code that uses a tokenizer, here and in other projects. Deliberatel
 transformers, nor of any real vocabulary.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator, Sequence
 
 from infinipot.text.tokenizer import (

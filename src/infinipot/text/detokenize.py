@@ -1,7 +1,5 @@
 """From ids that arrive one by one to text that can be shown: whole characters, up to a stop string."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 from infinipot.text.tokenizer import Tokenizer

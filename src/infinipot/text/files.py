@@ -1,7 +1,5 @@
 """Files and streams to characters: strict UTF-8 or an error that says what to do; nothing altered."""
 
-from __future__ import annotations
-
 import codecs
 import os
 import stat

@@ -3,8 +3,6 @@
 `infinipot.hf.tokenizer` and `infinipot.testing.tokenizer` bring real ones.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise

@@ -1,7 +1,5 @@
 """Tokenising a text of any length in bounded memory, with exactly the ids of the whole."""
 
-from __future__ import annotations
-
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator, Sequence
 

@@ -4,8 +4,6 @@ Each has a slow, obvious twin in plain torch that is its oracle, named in its do
 pots' buffers come as tables of pointers, so that a captured graph can be given other pots.
 """
 
-from __future__ import annotations
-
 import torch
 import triton
 import triton.language as tl

@@ -5,8 +5,6 @@ Where compiling fails (no C compiler, an old card) it says so once and the
 function runs as it is.
 """
 
-from __future__ import annotations
-
 import warnings
 from collections.abc import Callable
 from functools import cache

@@ -5,8 +5,6 @@ once fills are tensors on the device. `Graphs` replays the session's own code, s
 implementation to keep right; where a computation cannot be captured the plain path runs, with the reason.
 """
 
-from __future__ import annotations
-
 import warnings
 from collections import Counter
 from collections.abc import Callable, Hashable

@@ -3,8 +3,6 @@
 Each has a slow, obvious twin in plain torch that is its oracle, named in its docstring.
 """
 
-from __future__ import annotations
-
 import torch
 import triton
 import triton.language as tl

@@ -6,8 +6,6 @@ follows reads their outputs better, so then each computes its own. The modules k
 names, weights (views of one tensor) and places in the model; no model code changes.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import torch

@@ -3,8 +3,6 @@
 Only for models we have loaded ourselves: a model of the user's is left as it is.
 """
 
-from __future__ import annotations
-
 import ctypes
 from contextlib import suppress
 

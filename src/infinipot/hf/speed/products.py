@@ -7,8 +7,6 @@ the usual layout.
 The modules lose their plain weights: only for models we have loaded ourselves.
 """
 
-from __future__ import annotations
-
 import os
 from typing import Any
 
