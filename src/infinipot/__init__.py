@@ -1,7 +1,6 @@
 """InfiniPot: read text of any length in a fixed number of KV-cache entries.
 
-Names are imported when first used, so `import infinipot` and the command line
-start without torch.
+Names are imported when first used, so `import infinipot` and the command line start without torch.
 """
 
 from importlib import import_module

@@ -56,7 +56,8 @@ def open_engine(
     """
     kind, mixed = resolve(dtype, choose_device(device))
     loaded = load_weights(name, device, kind, on_pull=on_pull)
-    tokenizer = HFTokenizer(loaded.tokenizer, add_bos=loaded.add_bos, eos_ids=loaded.stop_ids)
+    ends = loaded.model.generation_config.eos_token_id
+    tokenizer = HFTokenizer(loaded.tokenizer, add_bos=loaded.add_bos, eos_ids=ends)
     known = sampled(loaded.model.state_dict().items())
     model = HFModel(loaded.model)
     return Engine(name, loaded.format, model, tokenizer, prepare(model, mixed, fused), known)
@@ -93,11 +94,9 @@ def attach(
 ) -> Reader:
     """Return a reader on a transformers model you have loaded; options as in `Recipe.named`.
 
-    The model's attention implementation becomes "infinipot", which serves it with and
-    without a pot.
+    The model's attention implementation becomes "infinipot", which serves it with and without a pot.
     """
     chosen: Format = format or ("chat" if getattr(tokenizer, "chat_template", None) else "plain")
     ends = model.generation_config.eos_token_id
-    ends = ends if isinstance(ends, list) else [] if ends is None else [ends]
     wanted = Recipe.named(recipe, format=chosen, **options)
     return wanted.reader(HFModel(model), HFTokenizer(tokenizer, eos_ids=ends), question)

@@ -5,7 +5,8 @@ command line). Nothing below a front end knows how options are spelt.
 """
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 
 OPTION = re.compile(r"`([a-z_]+)`")
 
@@ -50,6 +51,19 @@ class InputError(InfiniPotError):
 
 class ModelError(InfiniPotError):
     """A model that is unknown, unsupported or does not fit."""
+
+
+@contextmanager
+def foreign(problem: str, remedy: str = "", but: type[Exception] = InfiniPotError) -> Iterator[None]:
+    """Turn whatever foreign code raises in the block into a ModelError of one line; ours and `but` go on."""
+    try:
+        yield
+    except (InfiniPotError, but):
+        raise
+    except Exception as error:
+        lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+        why = lines[0].rstrip(".:") if lines else type(error).__name__
+        raise ModelError(f"{problem} ({why})", remedy=remedy) from error
 
 
 class DownloadError(ModelError):

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from infinipot.errors import ConfigError
+from infinipot.common.extras import needed_for
 
 INK = {"light": "#1f2328", "dark": "#d7dce2"}
 # Okabe and Ito's colours, which colour-blind people can tell apart.
@@ -43,11 +43,8 @@ class Picture:
 
 def pyplot(extra: str) -> Any:
     """Return matplotlib's pyplot, drawing without a screen; `extra` is the extra of ours that installs it."""
-    try:
+    with needed_for("a picture", extra):
         import matplotlib as mpl
-    except ImportError:
-        remedy = f"pip install 'infinipot[{extra}]'"
-        raise ConfigError("pictures need matplotlib", remedy=remedy) from None
     mpl.use("Agg")
     import matplotlib.pyplot as plt
 

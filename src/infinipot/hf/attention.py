@@ -1,9 +1,8 @@
 """Our attention as a transformers attention implementation named "infinipot".
 
-Serves models with and without a pot: without padding it is lower-right causal
-and needs no mask at all; with padding, packing or a static cache it uses the
-mask transformers builds. What the pot wants to know of the attention is taken
-on the way. No model code is patched.
+Serves models with and without a pot: without padding it is lower-right causal and needs no mask at all; with
+padding, packing or a static cache it uses the mask transformers builds. What the pot wants to know of the
+attention is taken on the way. No model code is patched.
 """
 
 from typing import Any
@@ -48,30 +47,16 @@ def infinipot_attention(
 
 
 def infinipot_mask(
-    batch_size: int,
-    q_length: int,
-    kv_length: int,
-    q_offset: int | Tensor = 0,
-    kv_offset: int = 0,
-    attention_mask: Tensor | None = None,
-    allow_is_causal_skip: bool = True,
-    **kwargs: Any,
+    attention_mask: Tensor | None = None, allow_is_causal_skip: bool = True, **told: Any
 ) -> Tensor | None:
     """None where plain lower-right causal attention is meant; otherwise the explicit boolean mask."""
-    aligned = isinstance(q_offset, int) and q_offset + q_length == kv_offset + kv_length
+    first = told.get("q_offset", 0)
+    end = told.get("kv_offset", 0) + told["kv_length"]
+    aligned = isinstance(first, int) and first + told["q_length"] == end
     padded = attention_mask is not None and not bool(attention_mask.all())
     if allow_is_causal_skip and aligned and not padded:
         return None
-    mask: Tensor | None = sdpa_mask(
-        batch_size=batch_size,
-        q_length=q_length,
-        kv_length=kv_length,
-        q_offset=q_offset,
-        kv_offset=kv_offset,
-        attention_mask=attention_mask,
-        allow_is_causal_skip=False,
-        **kwargs,
-    )
+    mask: Tensor | None = sdpa_mask(attention_mask=attention_mask, allow_is_causal_skip=False, **told)
     return mask
 
 
@@ -80,9 +65,3 @@ def register() -> None:
     AttentionInterface.register(NAME, infinipot_attention)
     # Without a mask function of the same name transformers drops masks silently.
     AttentionMaskInterface.register(NAME, infinipot_mask)
-
-
-def use(model: Any) -> None:
-    """Switch a transformers model to this implementation."""
-    register()
-    model.set_attn_implementation(NAME)

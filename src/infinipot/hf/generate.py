@@ -1,8 +1,7 @@
 """One helper for people who live in transformers: inputs for `model.generate()` from a reader.
 
-`generate()` takes positions from the attention mask, not from the cache: given
-only the new tokens it would drop some of them or fail. And it cannot distil on
-the way, so room for the whole answer is made first.
+`generate()` takes positions from the attention mask, not from the cache: given only the new tokens it would
+drop some of them or fail. And it cannot distil on the way, so room for the whole answer is made first.
 """
 
 from typing import Any
@@ -25,10 +24,9 @@ def generate_inputs(reader: Reader, question: str, max_new_tokens: int = 128) ->
     if reader.session.mode.positions != "reset" or reader.session.mode.distil == "prompt":
         raise ConfigError("generate() cannot follow this recipe's positions: use reader.ask()")
     if isinstance(model, HFModel) and moves_within(model.decoder, model.config, reader.pot.max_position):
-        raise ConfigError(
-            f"this model's RoPE changes within {reader.pot.max_position} positions and generate() cannot "
-            "hold it still: use reader.ask(), or a smaller capacity"
-        )
+        problem = f"this model's RoPE changes within {reader.pot.max_position} positions"
+        remedy = "use reader.ask(), or a smaller capacity"
+        raise ConfigError(f"{problem} and generate() cannot hold it still", remedy=remedy)
     reader = reader.fork()
     ids = reader.prompt(question, max_new_tokens)
     device = reader.model.device

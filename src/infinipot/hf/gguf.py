@@ -1,4 +1,4 @@
-"""A transformers model and tokenizer made from a GGUF file.
+"""GGUF files: what one says of itself, and a transformers model and tokenizer made from it.
 
 transformers unpacks the weights; this module repairs what it leaves out (the BOS a file asks for, every token
 that ends a turn) and turns its many ways of failing into one line. It does not know where a file came from.
@@ -8,17 +8,58 @@ import gc
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from logging import ERROR
 from pathlib import Path
 from typing import Any
 
 from infinipot.common.extras import needed_for
-from infinipot.errors import InfiniPotError, ModelError
+from infinipot.errors import foreign
 from infinipot.models import cache, memory
-from infinipot.models.gguf_files import one_line, read_header
 
 # Tokens that end a turn or a text, whichever the file calls its EOS (llama.cpp stops at each of these too).
 END_TOKENS = ("<|im_end|>", "<|endoftext|>", "<|eot_id|>", "<|end_of_text|>", "<end_of_turn>", "<|end|>")
+_WANTED = {
+    "architecture": "general.architecture",
+    "eos": "tokenizer.ggml.eos_token_id",
+    "add_bos": "tokenizer.ggml.add_bos_token",
+    "vocabulary": "tokenizer.ggml.model",
+    "splitter": "tokenizer.ggml.pre",
+}
+
+
+@dataclass(frozen=True)
+class Header:
+    """The parts of a GGUF header that loading needs; `sizes` are the element counts of its tensors."""
+
+    architecture: str
+    add_bos: bool
+    eos: int | None
+    sizes: tuple[int, ...]
+
+    @property
+    def parameters(self) -> int:
+        """The number of weights."""
+        return sum(self.sizes)
+
+    @property
+    def converting_bytes(self) -> int:
+        """Peak memory of unpacking to float16: the model, and the largest tensor in float32 three times."""
+        return 2 * self.parameters + 12 * max(self.sizes, default=0)
+
+
+def read_header(path: Path) -> Header:
+    """Read the header of a GGUF file; a file that is no GGUF or is cut short is a ModelError."""
+    with needed_for("a GGUF file", "models"):
+        from gguf import GGUFReader
+    with foreign(f"{path} is not a whole GGUF file", "download it again"):
+        reader = GGUFReader(path)  # maps the file into memory, and finds a tensor that is cut off
+        fields = {name: reader.get_field(key) for name, key in _WANTED.items()}
+        told: dict[str, Any] = {name: field.contents() for name, field in fields.items() if field}
+        # What the file says, else llama.cpp's default for its kind of vocabulary.
+        bos = told.get("vocabulary") == "llama" or told.get("splitter") == "llama-bpe"
+        sizes = tuple(int(tensor.n_elements) for tensor in reader.tensors)
+        return Header(told["architecture"], bool(told.get("add_bos", bos)), told.get("eos"), sizes)
 
 
 def pull(alias: str) -> cache.Pull:
@@ -36,17 +77,10 @@ def convert(gguf: Path, folder: Path, alias: str) -> bool:
     advice = "close other programs, or pull on a machine with more memory and copy the folder"
     memory.require(f"converting {alias}", read_header(gguf).converting_bytes, memory.available(), advice)
     model, tokenizer = load_gguf(gguf, torch.float16)
-    try:
-        with quiet():
-            # One file however large the model: nothing here is loaded in parts.
-            model.save_pretrained(folder, max_shard_size="1TB")
-            tokenizer.save_pretrained(folder)
-    except (InfiniPotError, OSError):
-        raise
-    except Exception as error:  # foreign code and files: anything can fail
-        raise ModelError(
-            f"cannot convert {alias} ({one_line(error)})", remedy="please report this"
-        ) from error
+    with foreign(f"cannot convert {alias}", "please report this", but=OSError), quiet():
+        # One file however large the model: nothing here is loaded in parts.
+        model.save_pretrained(folder, max_shard_size="1TB")
+        tokenizer.save_pretrained(folder)
     with_bos = adds_bos(tokenizer)
     del model
     gc.collect()
@@ -59,20 +93,13 @@ def load_gguf(path: Path, dtype: Any) -> tuple[Any, Any]:
     from transformers import AutoModelForCausalLM, AutoTokenizer, GenerationConfig, GgufConfig
 
     source = {"pretrained_model_name_or_path": str(path.parent), "gguf_file": path.name}
-    try:
+    with foreign(f"cannot read {path}", f"is {header.architecture} supported?"):
         with needed_for("a GGUF file", "models"):
             import accelerate  # noqa: F401  transformers loads through it
         with quiet():
-            model = AutoModelForCausalLM.from_pretrained(
-                **source, quantization_config=GgufConfig(dequantize=True), dtype=dtype
-            )
+            unpacked = GgufConfig(dequantize=True)
+            model = AutoModelForCausalLM.from_pretrained(**source, quantization_config=unpacked, dtype=dtype)
             tokenizer = AutoTokenizer.from_pretrained(**source)
-    except InfiniPotError:
-        raise
-    except Exception as error:  # foreign code and files: anything can fail
-        raise ModelError(
-            f"cannot read {path} ({one_line(error)})", remedy=f"is {header.architecture} supported?"
-        ) from error
     if header.add_bos and not adds_bos(tokenizer):
         # transformers drops this flag, and Gemma for one babbles without its BOS. The setter rebuilds
         # the post-processor, which is saved with the tokenizer; the flag itself is not.
@@ -104,16 +131,12 @@ def quiet() -> Iterator[None]:
     from transformers import modeling_gguf_pytorch_utils as unpacking
     from transformers.utils import logging
 
-    bars, level, hub_level = (
-        logging.is_progress_bar_enabled(),
-        logging.get_verbosity(),
-        hub_logging.get_verbosity(),
-    )
-    own_bar = getattr(unpacking, "tqdm", None)  # past transformers' switch
+    bars, level = logging.is_progress_bar_enabled(), logging.get_verbosity()
+    hub_level, own_bar = hub_logging.get_verbosity(), getattr(unpacking, "tqdm", None)
     logging.disable_progress_bar()
     logging.set_verbosity_error()
     hub_logging.set_verbosity(ERROR)
-    if own_bar is not None:
+    if own_bar is not None:  # past transformers' switch
         unpacking.tqdm = lambda items, **_: items
     try:
         with warnings.catch_warnings():

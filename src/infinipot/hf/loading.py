@@ -16,13 +16,13 @@ import torch
 
 from infinipot.common.out_of_memory import out_of_memory
 from infinipot.common.suggest import find
-from infinipot.errors import ConfigError, InfiniPotError, ModelError
-from infinipot.hf.gguf import adds_bos, load_gguf, pull, quiet
+from infinipot.errors import ConfigError, ModelError, foreign
+from infinipot.hf.gguf import adds_bos, load_gguf, pull, quiet, read_header
 from infinipot.models import cache, catalog, memory
 from infinipot.models.cache import Pull
-from infinipot.models.catalog import ALIASES, DEFAULT_MODEL, Format
-from infinipot.models.gguf_files import one_line, read_header
+from infinipot.models.catalog import ALIASES, DEFAULT_MODEL
 from infinipot.models.progress import Progress
+from infinipot.text.tokenizer import Format
 
 DTYPES = {"float32": torch.float32, "float16": torch.float16, "bfloat16": torch.bfloat16}
 _HUB_ID = re.compile(r"[\w-][\w.-]*/[\w-][\w.-]*")
@@ -32,47 +32,28 @@ _HUB_ID = re.compile(r"[\w-][\w.-]*/[\w-][\w.-]*")
 class Loaded:
     """A model in eval mode without gradients, and what a prompt for it needs.
 
-    add_bos says that a text must begin with `tokenizer.bos_token_id`; the
-    tokenizer does so unless told `add_special_tokens=False`.
+    `add_bos` says that a text must begin with `tokenizer.bos_token_id`; the tokenizer does so unless told
+    `add_special_tokens=False`.
     """
 
     model: Any  # transformers' own, and its tokenizer
     tokenizer: Any
-    name: str
     format: Format
-    dtype: torch.dtype
     add_bos: bool
-
-    @property
-    def stop_ids(self) -> tuple[int, ...]:
-        """The tokens that end an answer."""
-        ends = self.model.generation_config.eos_token_id
-        if ends is None:
-            ends = self.tokenizer.eos_token_id
-        if ends is None:
-            return ()
-        return tuple(ends) if isinstance(ends, list | tuple) else (int(ends),)
 
 
 def load(
-    name: str,
-    device: str = "auto",
-    dtype: str = "auto",
-    on_pull: Callable[[Pull], None] | None = None,
+    name: str, device: str = "auto", dtype: str = "auto", on_pull: Callable[[Pull], None] | None = None
 ) -> Loaded:
     """Load a model by alias, folder, GGUF file or hub id; an alias that is missing is pulled first."""
     place = choose_device(device)
     source = _resolve(name)
     if catalog.get(name) and not cache.card(name):
         (on_pull or deque[Progress](maxlen=0).extend)(pull(name))
-    try:
+    with foreign(f"{name} has a damaged config or weight file", "download it again"):
         family, count = _measured(name, source)
         kind = choose_dtype(dtype, place, family)
         _check_fit(name, count(kind.itemsize), kind, place)
-    except InfiniPotError:
-        raise
-    except Exception as error:  # a damaged file trips its parser in many ways
-        raise ModelError(f"{name} has a damaged config or weight file", remedy="download it again") from error
     try:
         model, tokenizer = read_model(name, source, kind)
         model = model.to(place)
@@ -81,7 +62,7 @@ def load(
             raise ModelError(f"{name} does not fit into memory", remedy=_advice(name, kind)) from error
         raise
     model.eval().requires_grad_(False)
-    return Loaded(model, tokenizer, name, _format(name, tokenizer), kind, adds_bos(tokenizer))
+    return Loaded(model, tokenizer, _format(name, tokenizer), adds_bos(tokenizer))
 
 
 def choose_device(device: str) -> torch.device:
@@ -93,11 +74,10 @@ def choose_device(device: str) -> torch.device:
         there = ["cuda", *(f"cuda:{n}" for n in range(torch.cuda.device_count())), *there]
     if device == "auto":
         return torch.device(there[0])
-    if device not in there:
-        raise ConfigError(
-            f"device '{device}' is not there", field="device", remedy=f"use one of auto, {', '.join(there)}"
-        )
-    return torch.device(device)
+    if device in there:
+        return torch.device(device)
+    remedy = f"use one of auto, {', '.join(there)}"
+    raise ConfigError(f"device '{device}' is not there", field="device", remedy=remedy)
 
 
 def choose_dtype(dtype: str, device: torch.device, family: str = "") -> torch.dtype:
@@ -121,11 +101,9 @@ def _resolve(name: str) -> Path | None:
     if path.is_dir():
         return _checked_folder(path)
     if path.is_file():
-        if path.suffix != ".gguf":
-            raise ModelError(
-                f"{name} is not a model", remedy="give a .gguf file or a folder with a config.json"
-            )
-        return path
+        if path.suffix == ".gguf":
+            return path
+        raise ModelError(f"{name} is not a model", remedy="give a .gguf file or a folder with a config.json")
     if name.startswith((".", "/", "~")) or path.suffix == ".gguf":
         raise ModelError(f"there is no file or folder {name}", field="model")
     if not _HUB_ID.fullmatch(name):
@@ -151,10 +129,8 @@ def _measured(name: str, source: Path | None) -> tuple[str, Callable[[int], int]
     if source.is_file():
         header = read_header(source)
         return header.architecture, lambda itemsize: header.parameters * itemsize
-    try:
+    with foreign(f"cannot read {source / 'config.json'}"):
         config = json.loads((source / "config.json").read_text("utf-8"))
-    except (OSError, ValueError) as error:
-        raise ModelError(f"cannot read {source / 'config.json'} ({one_line(error)})") from error
     return str(config.get("model_type", "")), lambda itemsize: memory.folder_bytes(source, itemsize)
 
 
@@ -173,13 +149,9 @@ def _hub_bytes(name: str, itemsize: int) -> int:
     cached = huggingface_hub.try_to_load_from_cache(name, "config.json")
     if isinstance(cached, str):
         return memory.folder_bytes(Path(cached).parent, itemsize)
-    try:
+    remedy = f"check the name and the connection, or use one of {', '.join(ALIASES)}"
+    with foreign(f"cannot find {name} on the model hub", remedy):
         weights = huggingface_hub.model_info(name, timeout=10).safetensors
-    except Exception as error:  # the hub client and its transport: anything can fail
-        raise ModelError(
-            f"cannot find {name} on the model hub ({one_line(error)})",
-            remedy=f"check the name and the connection, or use one of {', '.join(ALIASES)}",
-        ) from error
     # Without safetensors the size is not known before the download; loading will tell.
     return weights.total * itemsize if weights else 0
 
@@ -197,13 +169,10 @@ def read_model(name: str, source: Path | None, dtype: torch.dtype) -> tuple[Any,
     from transformers import AutoModelForCausalLM, AutoTokenizer
 
     where = str(source or name)
-    try:
-        with quiet():
-            tokenizer = AutoTokenizer.from_pretrained(where, trust_remote_code=False)
-            model = AutoModelForCausalLM.from_pretrained(where, dtype=dtype, trust_remote_code=False)
-    except Exception as error:  # foreign code and files: anything can fail
-        advice = "check the name and the connection" if source is None else "is the folder complete?"
-        raise ModelError(f"cannot load {name} ({one_line(error)})", remedy=advice) from error
+    remedy = "check the name and the connection" if source is None else "is the folder complete?"
+    with foreign(f"cannot load {name}", remedy), quiet():
+        tokenizer = AutoTokenizer.from_pretrained(where, trust_remote_code=False)
+        model = AutoModelForCausalLM.from_pretrained(where, dtype=dtype, trust_remote_code=False)
     return model, tokenizer
 
 

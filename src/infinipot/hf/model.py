@@ -1,13 +1,13 @@
 """A transformers model behind the reader's `Model` protocol.
 
-Works with any decoder whose attention goes through the attention interface and
-whose keys carry RoPE; `_probe` checks on the model itself that its keys turn
-the way the pot turns them and that its head is what we take it for, so an
-unsupported family is refused rather than read wrongly.
+Works with any decoder whose attention goes through the attention interface and whose keys carry RoPE;
+`_probe` checks on the model itself that its keys turn the way the pot turns them and that its head is what we
+take it for, so an unsupported family is refused rather than read wrongly.
 """
 
 from collections.abc import Iterable
 from contextlib import nullcontext
+from functools import partial
 from typing import Any
 
 import torch
@@ -17,7 +17,7 @@ from infinipot.core.config import DEFAULT_MODE, ReadingMode
 from infinipot.core.pot import LayerSpec, Pot
 from infinipot.core.rope import Rotation
 from infinipot.core.rows import Rows
-from infinipot.errors import ConfigError, InfiniPotError, ModelError
+from infinipot.errors import ConfigError, ModelError, foreign
 from infinipot.hf import attention
 from infinipot.hf.cache import PotCache
 from infinipot.hf.rope import frequencies, key_factors, still
@@ -39,12 +39,8 @@ class HFModel:
         self.head = model.get_output_embeddings()
         self.softcap: float | None = getattr(self.config, "final_logit_softcapping", None)
         self.obstacle = _obstacle(model)
-        try:
+        with foreign("this model is not supported"):  # whatever an architecture trips over
             self._probe()
-        except InfiniPotError:
-            raise
-        except Exception as error:  # whatever a foreign architecture trips over
-            raise ModelError(f"this model is not supported: {type(error).__name__}: {error}") from error
 
     def windows(self) -> list[int | None]:
         """The attention window of every layer; None for one that sees everything."""
@@ -59,12 +55,9 @@ class HFModel:
         windows = self.windows()
         if not mode.grows and all(width is not None and width < capacity for width in windows):
             widest = max(filter(None, windows))
-            raise ConfigError(
-                f"every layer of this model sees only {widest} tokens back, so a pot of {capacity} would "
-                "never be distilled",
-                field="capacity",
-                remedy=f"use `capacity` {widest} or less",
-            )
+            problem = f"every layer of this model sees only {widest} tokens back"
+            problem += f", so a pot of {capacity} would never be distilled"
+            raise ConfigError(problem, field="capacity", remedy=f"use `capacity` {widest} or less")
         # Positions that run on may reach the end of what the model was trained for, and pass it.
         runs_on = mode.grows or mode.positions == "kept"
         reach = max(capacity, self.config.max_position_embeddings) if runs_on else capacity
@@ -78,14 +71,15 @@ class HFModel:
         """Write tokens [B, n] into the pot and return their hidden states [B, n, H]."""
         places = pot.places(tokens.shape[1], tokens.device)
         many, count = tokens.shape
-        # Not worth compiling for, where layers are compiled at all; captured rows are powers of two.
+        # A rare shape is not worth compiling for, where layers are compiled at all: what is compiled for it
+        # runs compiled, nothing new is compiled. Captured rows are powers of two.
         rare = count not in pot.lengths or many & (many - 1) > 0
-        with still(self.decoder, self.config, pot.max_position), _uncompiled() if rare else nullcontext():
+        stance: Any = partial(torch.compiler.set_stance, "eager_on_recompile") if rare else nullcontext
+        with still(self.decoder, self.config, pot.max_position), stance():
             out = self.decoder(
                 input_ids=tokens, position_ids=places, past_key_values=PotCache(pot), use_cache=True, pot=pot
             )
-        hidden: Tensor = out.last_hidden_state
-        return hidden
+        return out.last_hidden_state  # type: ignore[no-any-return]  # transformers is untyped
 
     @torch.no_grad()
     def logits(self, hidden: Tensor) -> Tensor:
@@ -105,15 +99,15 @@ class HFModel:
     def _probe(self) -> None:
         """Switch to our attention; refuse a model that is not what the pot assumes.
 
-        Its logits must be those of its own attention. And with a single token every hidden
-        state is the same at any position, so keys at positions 0 and 7 may differ in
-        nothing but their rotation.
+        Its logits must be those of its own attention. And with a single token every hidden state is the same
+        at any position, so keys at positions 0 and 7 may differ in nothing but their rotation.
         """
         wanted = frequencies(self.decoder, self.config, PROBE_STEPS + 1)
         some = torch.arange(1, 17, device=self.device)[None] % self.vocabulary
         self.model.set_attn_implementation("eager")
         own = self.model(input_ids=some, use_cache=False).logits
-        attention.use(self.model)
+        attention.register()
+        self.model.set_attn_implementation(attention.NAME)
         ours = self.model(input_ids=some, use_cache=False).logits
         _same(ours, own, "its attention is not plain causal attention", most=0.1)
         token = torch.ones(1, 1, dtype=torch.long, device=self.device)
@@ -128,11 +122,6 @@ class HFModel:
             _same(turned, near.keys[index], f"the keys of layer {index} do not follow plain RoPE")
         logits = self.model(input_ids=token, use_cache=False).logits
         _same(self.logits(out.last_hidden_state), logits, "its output head is not a known one")
-
-
-def _uncompiled() -> Any:
-    """What is compiled for this shape runs compiled; nothing new is compiled for it."""
-    return torch.compiler.set_stance("eager_on_recompile")
 
 
 class _Recorder:

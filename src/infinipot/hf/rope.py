@@ -1,9 +1,8 @@
 """Finds the RoPE frequencies of a model's layers and holds them still for a pot.
 
-longrope and dynamic RoPE change their frequencies with the largest position
-seen. In a pot positions never pass its capacity, and keys of different regimes
-must not meet in it, so the regime that fits the capacity holds while a pot is
-written, and only then.
+longrope and dynamic RoPE change their frequencies with the largest position seen. In a pot positions never
+pass its capacity, and keys of different regimes must not meet in it, so the regime that fits the capacity
+holds while a pot is written, and only then.
 """
 
 from collections.abc import Iterator

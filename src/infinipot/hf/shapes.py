@@ -5,37 +5,22 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     import torch
 
-_LLAMA3 = {"factor": 32.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0}
-_NAMES = (
-    "model_type",
-    "vocab_size",
-    "hidden_size",
-    "intermediate_size",
-    "num_hidden_layers",
-    "num_attention_heads",
-    "num_key_value_heads",
-    "max_position_embeddings",
-)
+_ROPE = {"factor": 32.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0, "rope_theta": 500000.0}
+_LLAMA3 = {**_ROPE, "rope_type": "llama3", "original_max_position_embeddings": 8192}
+_SIZES = ("model_type", "vocab_size", "hidden_size", "intermediate_size", "num_hidden_layers")
+_NAMES = (*_SIZES, "num_attention_heads", "num_key_value_heads", "max_position_embeddings")
 
 
-def _shape(sizes: tuple[Any, ...], theta: float = 10000.0, **more: Any) -> dict[str, Any]:
-    """Return what `AutoConfig.for_model` takes; `sizes` are in the order of `_NAMES`."""
-    rope = {"rope_type": "default", "rope_theta": theta}
-    return {**dict(zip(_NAMES, sizes, strict=True)), "rope_parameters": rope, **more}
+def _shape(sizes: tuple[Any, ...], rope: float | dict[str, Any] = 10000.0, **more: Any) -> dict[str, Any]:
+    """Return what `AutoConfig.for_model` takes; `sizes` are those of `_NAMES`, `rope` may be its theta."""
+    full = rope if isinstance(rope, dict) else {"rope_type": "default", "rope_theta": rope}
+    return {**dict(zip(_NAMES, sizes, strict=True)), "rope_parameters": full, **more}
 
 
 SHAPES: dict[str, dict[str, Any]] = {
     "llama-3-8b": _shape(("llama", 128256, 4096, 14336, 32, 32, 8, 8192), 500000.0),
     "llama-3.2-1b": _shape(
-        ("llama", 128256, 2048, 8192, 16, 32, 8, 131072),
-        head_dim=64,
-        tie_word_embeddings=True,
-        rope_parameters={
-            "rope_type": "llama3",
-            "rope_theta": 500000.0,
-            "original_max_position_embeddings": 8192,
-            **_LLAMA3,
-        },
+        ("llama", 128256, 2048, 8192, 16, 32, 8, 131072), _LLAMA3, head_dim=64, tie_word_embeddings=True
     ),
     "qwen2.5-1.5b": _shape(("qwen2", 151936, 1536, 8960, 28, 12, 2, 32768), 1e6, tie_word_embeddings=True),
     "mistral-7b": _shape(

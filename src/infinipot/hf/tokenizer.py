@@ -1,9 +1,8 @@
 """A transformers tokenizer behind the project's own interface.
 
-Text from a user never becomes a control token, whatever it spells; the chat format is read off
-the tokenizer's own template. This module does not load tokenizers and knows no model family:
-what a loader has found out (BOS wanted, ids that end an answer, ids of control type) comes in as
-arguments.
+Text from a user never becomes a control token, whatever it spells; the chat format is read off the
+tokenizer's own template. This module does not load tokenizers and knows no model family: what a loader has
+found out (BOS wanted, ids that end an answer, ids of control type) comes in as arguments.
 
 Known limits. A tokenizer that puts a space before every text (Llama 2) puts one before each
 question too. Characters that a vocabulary cannot spell are lost, as they are with the tokenizer
@@ -15,38 +14,36 @@ import re
 from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from functools import cached_property
 from itertools import pairwise
 from typing import Any
 
 from infinipot.errors import ConfigError, InputError, ModelError
-from infinipot.text.tokenizer import (
-    CHAT_ASK_BEFORE,
-    PLAIN_ASK_AFTER,
-    PLAIN_ASK_BEFORE,
-    PLAIN_TURN_AFTER,
-    PLAIN_TURN_BEFORE,
-    Format,
-    Frame,
-    around,
-)
+from infinipot.text.tokenizer import CHAT_ASK_BEFORE, PLAIN, Format, Frame, around
 from infinipot.text.windows import WINDOW, Encoded, encode_windows
 
 _USER, _ANSWER, _AGAIN = "QzUserTextQz", "QzAnswerTextQz", "QzSecondTextQz"
+_TURNS = ("user", "assistant", "user")
 _SEPARATORS = ("\ue000", "\x1f", "\n", "|", "0")  # seldom one token with a neighbour, first to last
 _ROUNDS = 8
-_PLAIN = "use `format` plain"  # the remedy where a template cannot be used
+_BARE = dict.fromkeys(("add_special_tokens", "return_attention_mask", "return_token_type_ids"), False)
+_BARE["verbose"] = False  # whatever the length
 _SURROGATE = re.compile("[\ud800-\udfff]")
 _BRACKETED = re.compile(r"<(?!0x[0-9A-F]{2}>)[^<>\s]+>")  # but not the byte tokens of SentencePiece
 # Control tokens by their names, for vocabularies that do not mark them (GGUF under transformers 5.17).
 _CONTROL_NAME = re.compile(r"<\|[^<>\s]+\|>|<(?:start|end)_of_\w+>")
 
 
+def _unusable(problem: str) -> ConfigError:
+    return ConfigError(problem, field="format", remedy="use `format` plain")
+
+
 class HFTokenizer:
     """`infinipot.text.tokenizer.Tokenizer` over a fast transformers tokenizer.
 
     add_bos: whether a plain text begins with BOS; None asks the tokenizer.
-    eos_ids: ids that end an answer, from the generation config.
+    eos_ids: ids that end an answer, or the one id that does, as the generation config has them.
     control_ids: further ids no text may yield, such as the control type of a GGUF vocabulary.
     window: characters tokenised at once by `encode_stream`.
     """
@@ -56,7 +53,7 @@ class HFTokenizer:
         tokenizer: Any,
         *,
         add_bos: bool | None = None,
-        eos_ids: Iterable[int] = (),
+        eos_ids: Iterable[int] | int | None = (),
         control_ids: Iterable[int] = (),
         window: int = WINDOW,
     ) -> None:
@@ -116,49 +113,35 @@ class HFTokenizer:
 
     @cached_property
     def _plain(self) -> Frame:
-        return Frame(
-            opening=self._bos,
-            ask_before=self._part(PLAIN_ASK_BEFORE, before_text=True),
-            ask_after=self._part(PLAIN_ASK_AFTER),
-            turn_before=self._part(PLAIN_TURN_BEFORE, before_text=True),
-            turn_after=self._part(PLAIN_TURN_AFTER),
-        )
+        return self._framed(self._bos, PLAIN)
 
     @cached_property
     def _chat(self) -> Frame:
         opening, ask_after = self._render((_USER,))
         _, _, turn_before, turn_after = self._render((_USER, _ANSWER, _AGAIN))
-        ending = self._part(turn_before, before_text=True)
-        return Frame(
-            opening=self._part(opening, first=True, before_text=True),
-            ask_before=self._part(CHAT_ASK_BEFORE, before_text=True),
-            ask_after=self._part(ask_after),
-            turn_before=ending,
-            turn_after=self._part(turn_after),
-            # Without a token that ends an answer, the words that open the next turn must do.
-            stop_strings=()
-            if self._end_of_turn(ending) or not turn_before.strip()
-            else (turn_before.strip(),),
-        )
+        begin = self._part(opening, first=True, before_text=True)
+        frame = self._framed(begin, (CHAT_ASK_BEFORE, ask_after, turn_before, turn_after))
+        # Without a token that ends an answer, the words that open the next turn must do.
+        words = "" if self._end_of_turn(frame.turn_before) else turn_before.strip()
+        return replace(frame, stop_strings=(words,)) if words else frame
 
-    def _render(
-        self, contents: Sequence[str], roles: Sequence[str] = ("user", "assistant", "user")
-    ) -> list[str]:
-        """Return the template's text around messages; by default user and assistant take turns."""
+    def _framed(self, opening: tuple[int, ...], texts: Sequence[str]) -> Frame:
+        """Return the frame of texts before and after the first question, before and after a further one."""
+        before, after, again, then = (self._part(text, before_text=not k % 2) for k, text in enumerate(texts))
+        return Frame(opening, before, after, again, then)
+
+    def _render(self, contents: Sequence[str], roles: Sequence[str] = _TURNS) -> list[str]:
+        """Return the template's text around messages."""
         if not self._hf.chat_template:
-            raise ConfigError("this model has no chat template", field="format", remedy=_PLAIN)
+            raise _unusable("this model has no chat template")
         messages = [{"role": r, "content": c} for r, c in zip(roles, contents, strict=False)]
         try:
             text = self._hf.apply_chat_template(messages, tokenize=False, add_generation_prompt=True)
         except Exception as error:  # a template is a program of the model's author: anything can fail
-            raise ConfigError(
-                f"this model's chat template fails ({error})", field="format", remedy=_PLAIN
-            ) from error
+            raise _unusable(f"this model's chat template fails ({error})") from error
         parts = re.split("|".join(contents), text)
         if re.findall("|".join(contents), text) != list(contents):
-            raise ConfigError(
-                "this model's chat template changes the messages", field="format", remedy=_PLAIN
-            )
+            raise _unusable("this model's chat template changes the messages")
         return parts
 
     def _part(self, text: str, *, first: bool = False, before_text: bool = False) -> tuple[int, ...]:
@@ -175,15 +158,7 @@ class HFTokenizer:
 
     def _call(self, text: str, *, control: bool = False) -> Encoded:
         try:
-            encoded = self._hf(
-                text,
-                add_special_tokens=False,
-                split_special_tokens=not control,
-                return_offsets_mapping=True,
-                return_attention_mask=False,
-                return_token_type_ids=False,
-                verbose=False,
-            )
+            encoded = self._hf(text, split_special_tokens=not control, return_offsets_mapping=True, **_BARE)
         except TypeError as error:
             if _SURROGATE.search(text):
                 raise InputError("the text holds half a surrogate pair, which is not a character") from error
@@ -238,9 +213,8 @@ class HFTokenizer:
     def _find_bos(self, add_bos: bool | None) -> tuple[int, ...]:
         if add_bos is None:
             bare, dressed = self._call("x")[0], self._hf("x")["input_ids"]
-            return tuple(
-                dressed[: next(k for k in range(len(dressed)) if dressed[k : k + len(bare)] == bare)]
-            )
+            start = next(k for k in range(len(dressed)) if dressed[k : k + len(bare)] == bare)
+            return tuple(dressed[:start])
         if add_bos and self._hf.bos_token_id is None:
             raise ConfigError("this model's tokenizer has no BOS token to begin with")
         return (self._hf.bos_token_id,) if add_bos else ()
@@ -266,8 +240,9 @@ class HFTokenizer:
         first = next((token for token in turn_before if self.decode([token]).strip()), None)
         return frozenset() if first is None or not self._looks_control(first) else frozenset({first})
 
-    def _find_stops(self, eos_ids: Iterable[int]) -> frozenset[int]:
-        stops = {*eos_ids, self._hf.eos_token_id} - {None}
+    def _find_stops(self, eos_ids: Iterable[int] | int | None) -> frozenset[int]:
+        ends = eos_ids if isinstance(eos_ids, Iterable) else [eos_ids]
+        stops = {*ends, self._hf.eos_token_id} - {None}
         with suppress(ConfigError):
             stops |= self._end_of_turn(self._chat.turn_before)
         return frozenset(stops)
@@ -275,10 +250,6 @@ class HFTokenizer:
     def _find_byte_fallback(self) -> frozenset[int]:
         """The SentencePiece tokens of single bytes, if this tokenizer decodes them as such."""
         names = [f"<0x{byte:02X}>" for byte in range(256)]
-        ids = self._hf.convert_tokens_to_ids(names)
-        found = [
-            i
-            for i, name in zip(ids, names, strict=True)
-            if i is not None and self._hf.convert_ids_to_tokens(i) == name
-        ]
+        pairs = zip(self._hf.convert_tokens_to_ids(names), names, strict=True)
+        found = [i for i, name in pairs if i is not None and self._hf.convert_ids_to_tokens(i) == name]
         return frozenset(found) if found and "\ufffd" in self.decode(found[-1:]) else frozenset()

@@ -26,9 +26,10 @@ from infinipot.common import atomic_files
 from infinipot.common.suggest import hint
 from infinipot.errors import ModelError
 from infinipot.models import catalog
-from infinipot.models.catalog import Format, Release
+from infinipot.models.catalog import Release
 from infinipot.models.download import discard, fetch
 from infinipot.models.progress import Progress
+from infinipot.text.tokenizer import Format
 
 Pull = Generator[Progress, None, None]
 Converter = Callable[[Path, Path, str], bool]  # GGUF file, new folder, alias; are texts to begin with BOS?

@@ -6,12 +6,11 @@ or loaded, and imports nothing heavy.
 """
 
 from dataclasses import dataclass
-from typing import Literal
 
 from infinipot.common.suggest import hint
 from infinipot.errors import ModelError
+from infinipot.text.tokenizer import Format
 
-Format = Literal["chat", "plain"]
 DEFAULT_MODEL = "smollm2"
 
 

@@ -6,16 +6,7 @@ transformers, nor of any real vocabulary.
 
 from collections.abc import Iterable, Iterator, Sequence
 
-from infinipot.text.tokenizer import (
-    CHAT_ASK_BEFORE,
-    PLAIN_ASK_AFTER,
-    PLAIN_ASK_BEFORE,
-    PLAIN_TURN_AFTER,
-    PLAIN_TURN_BEFORE,
-    Format,
-    Frame,
-    around,
-)
+from infinipot.text.tokenizer import CHAT_ASK_BEFORE, PLAIN, Format, Frame, around
 
 BEGIN, END, USER, ASSISTANT = 256, 257, 258, 259
 
@@ -50,6 +41,5 @@ class ByteTokenizer:
         if format == "chat":
             middle = tuple(self.encode(CHAT_ASK_BEFORE))
             return Frame((BEGIN, USER), middle, (END, ASSISTANT), (END, USER), (END, ASSISTANT))
-        texts = (PLAIN_ASK_BEFORE, PLAIN_ASK_AFTER, PLAIN_TURN_BEFORE, PLAIN_TURN_AFTER)
-        ask_before, ask_after, turn_before, turn_after = (tuple(self.encode(text)) for text in texts)
-        return Frame((BEGIN,), ask_before, ask_after, turn_before, turn_after)
+        before, after, again, then = (tuple(self.encode(text)) for text in PLAIN)
+        return Frame((BEGIN,), before, after, again, then)

@@ -11,8 +11,7 @@ from typing import Literal, Protocol
 Format = Literal["chat", "plain"]
 
 CHAT_ASK_BEFORE = "\n\n"
-PLAIN_ASK_BEFORE, PLAIN_ASK_AFTER = "\n", ""
-PLAIN_TURN_BEFORE, PLAIN_TURN_AFTER = "\n\n", "\n"
+PLAIN = ("\n", "", "\n\n", "\n")  # before and after the first question, before and after each further one
 
 
 @dataclass(frozen=True)

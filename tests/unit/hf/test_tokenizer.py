@@ -14,10 +14,7 @@ from infinipot.errors import ConfigError, InputError, ModelError
 from infinipot.hf.tokenizer import HFTokenizer
 from infinipot.text.tokenizer import (
     CHAT_ASK_BEFORE,
-    PLAIN_ASK_AFTER,
-    PLAIN_ASK_BEFORE,
-    PLAIN_TURN_AFTER,
-    PLAIN_TURN_BEFORE,
+    PLAIN,
     Frame,
     Tokenizer,
 )
@@ -127,9 +124,7 @@ def test_plain_frames_are_the_texts_between(name: str) -> None:
     frame = ours.frame("plain")
     parts = [frame.ask_before, frame.ask_after, frame.turn_before, frame.turn_after]
     start = ours.encode("x")  # so that no decoder drops a leading space
-    assert [ours.decode([*start, *part]) for part in parts] == [
-        "x" + text for text in (PLAIN_ASK_BEFORE, PLAIN_ASK_AFTER, PLAIN_TURN_BEFORE, PLAIN_TURN_AFTER)
-    ]
+    assert [ours.decode([*start, *part]) for part in parts] == ["x" + text for text in PLAIN]
     assert frame.stop_strings == ()
 
 

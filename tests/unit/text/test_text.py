@@ -18,7 +18,7 @@ from infinipot.errors import InputError
 from infinipot.testing.tokenizer import END, ByteTokenizer
 from infinipot.text.detokenize import Detokenizer, Until
 from infinipot.text.files import check_text, read_text
-from infinipot.text.tokenizer import CHAT_ASK_BEFORE, PLAIN_ASK_BEFORE, Frame, Tokenizer
+from infinipot.text.tokenizer import CHAT_ASK_BEFORE, PLAIN, Frame, Tokenizer
 from infinipot.text.windows import Encoded, encode_windows
 
 
@@ -198,7 +198,7 @@ def test_byte_tokenizer_frames_are_plain_to_see() -> None:
         (256, 258), tuple(CHAT_ASK_BEFORE.encode()), (257, 259), (257, 258), (257, 259)
     )
     assert tokenizer.frame("plain").opening == (256,)
-    assert tokenizer.decode(tokenizer.frame("plain").ask_before) == PLAIN_ASK_BEFORE
+    assert tokenizer.decode(tokenizer.frame("plain").ask_before) == PLAIN[0]
     assert tokenizer.stop_ids == {END}
     assert [*tokenizer.encode_stream(["a", "", "é"])] == [[97], [195, 169]]
     assert tokenizer.decode([256, 97, 195, 169, 257]) == "aé"

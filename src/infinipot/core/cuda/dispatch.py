@@ -1,8 +1,7 @@
 """Faster twins of tensor functions, where the device has them: compiled by torch, or our Triton kernels.
 
-The function itself stays what runs elsewhere, and the oracle of its faster twin.
-Where compiling fails (no C compiler, an old card) it says so once and the
-function runs as it is.
+The function itself stays what runs elsewhere, and the oracle of its faster twin. Where compiling fails (no C
+compiler, an old card) it says so once and the function runs as it is.
 """
 
 import warnings

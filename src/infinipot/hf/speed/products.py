@@ -1,10 +1,9 @@
 """A model's products on a CPU by oneDNN, on weights laid out for it once, and in bfloat16 if so wished.
 
 `mixed` rounds what goes into products to bfloat16, sums in float32 and keeps everything else (norms,
-attention, residual stream) in float32: twice the speed where the processor has instructions for it.
-The likeliest next tokens are computed again in float32. `float32` is exact, and still faster than
-the usual layout.
-The modules lose their plain weights: only for models we have loaded ourselves.
+attention, residual stream) in float32: twice the speed where the processor has instructions for it. The
+likeliest next tokens are computed again in float32. `float32` is exact, and still faster than the usual
+layout. The modules lose their plain weights: only for models we have loaded ourselves.
 """
 
 import os
