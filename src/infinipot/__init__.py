@@ -7,15 +7,19 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from infinipot.core.config import PotConfig
-    from infinipot.engine import Engine, attach, load, open_engine
-    from infinipot.errors import InfiniPotError
-    from infinipot.hf.generate import generate_inputs
-    from infinipot.reading.answer import answer_all, ask_all
-    from infinipot.reading.progress import Progress
-    from infinipot.reading.reader import Reader
-    from infinipot.reading.sampling import Generation
-    from infinipot.recipes.recipe import Recipe
+    from infinipot.core.config import PotConfig as PotConfig
+    from infinipot.engine import Engine as Engine
+    from infinipot.engine import attach as attach
+    from infinipot.engine import load as load
+    from infinipot.engine import open_engine as open_engine
+    from infinipot.errors import InfiniPotError as InfiniPotError
+    from infinipot.hf.generate import generate_inputs as generate_inputs
+    from infinipot.reading.answer import answer_all as answer_all
+    from infinipot.reading.answer import ask_all as ask_all
+    from infinipot.reading.progress import Progress as Progress
+    from infinipot.reading.reader import Reader as Reader
+    from infinipot.reading.sampling import Generation as Generation
+    from infinipot.recipes.recipe import Recipe as Recipe
 
 __version__ = "0.1.0"
 
@@ -34,21 +38,7 @@ _HOME = {
     "load": "engine",
     "open_engine": "engine",
 }
-__all__ = [
-    "Engine",
-    "Generation",
-    "InfiniPotError",
-    "PotConfig",
-    "Progress",
-    "Reader",
-    "Recipe",
-    "answer_all",
-    "ask_all",
-    "attach",
-    "generate_inputs",
-    "load",
-    "open_engine",
-]
+__all__ = sorted(_HOME)
 
 
 def __getattr__(name: str) -> Any:

@@ -19,7 +19,7 @@ from infinipot.cli.screen import BAR, ELAPSED, JSON, bars, megabytes, plain_tabl
 from infinipot.hf import gguf
 from infinipot.models import cache as store
 from infinipot.models import catalog
-from infinipot.models.progress import Progress
+from infinipot.models.download import Progress
 
 app = typer.Typer(help="See, pull and remove models.", no_args_is_help=True)
 

@@ -14,19 +14,21 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import BinaryIO
 
-from infinipot.errors import StoreError
+from infinipot.errors import InfiniPotError, StoreError
 
 ASIDE = ".tmp"
 _RANDOM = re.compile(rf"[0-9a-f]{{16}}{re.escape(ASIDE)}")  # how the name of what is written aside ends
 
 
 @contextmanager
-def failing_to(do: str, remedy: str = "", field: str = "") -> Iterator[None]:
+def failing_to(
+    do: str, remedy: str = "", field: str = "", kind: type[InfiniPotError] = StoreError
+) -> Iterator[None]:
     """Turn an error of the operating system in the block into one line: cannot do this, for that reason."""
     try:
         yield
     except OSError as error:
-        raise StoreError(f"cannot {do}: {reason(error)}", field=field, remedy=remedy) from error
+        raise kind(f"cannot {do}: {reason(error)}", field=field, remedy=remedy) from error
 
 
 def reason(error: OSError) -> str:

@@ -15,22 +15,17 @@ from infinipot.errors import ModelError
 Observer = Callable[[list[Evidence], list[Tensor], int], None] | None  # evidence, chosen slots, tokens so far
 
 
-class Chooser(Protocol):
-    """What distillation asks of a policy (`infinipot.policies.base.Policy`)."""
+class _Policy(Protocol):
+    """What distillation asks of an `infinipot.policies.base.Policy`, whose room lies above this one."""
 
     @property
-    def needs(self) -> frozenset[Need]:
-        """Evidence it chooses by."""
-
-    def select(self, evidence: Evidence, budget: int) -> Tensor:
-        """Return the slots to keep [B, Hkv, budget], ascending."""
-
-    def aged(self, novelty: Tensor) -> Tensor:
-        """Return the kept slots' novelty after a distillation: the same tensor where nothing changes."""
+    def needs(self) -> frozenset[Need]: ...
+    def select(self, evidence: Evidence, budget: int) -> Tensor: ...
+    def aged(self, novelty: Tensor) -> Tensor: ...
 
 
 def distill(
-    pot: Pot, policy: Chooser, budget: int, opening: int = 0, recent: int = 0, observer: Observer = None
+    pot: Pot, policy: _Policy, budget: int, opening: int = 0, recent: int = 0, observer: Observer = None
 ) -> None:
     """Reduce every pot layer to `budget` entries; `opening` first and `recent` last slots stay."""
     if budget >= pot.fill:
@@ -49,7 +44,7 @@ def distill(
             kept.copy_(aged)
 
 
-def _choose(policy: Chooser, layers: Sequence[Evidence], budget: int) -> dict[int, Tensor]:
+def _choose(policy: _Policy, layers: Sequence[Evidence], budget: int) -> dict[int, Tensor]:
     """The slots of every layer, chosen for all at once: to a policy, a layer is one more row of the batch."""
     for evidence in layers:
         if any(getattr(evidence, need) is None for need in policy.needs):

@@ -25,10 +25,6 @@ class PotCache(Cache):  # type: ignore[misc]  # transformers is untyped
         """Write new keys and values; return what the layer may see."""
         return self.pot.append(layer_idx, key_states, value_states)
 
-    def get_seq_length(self, layer_idx: int = 0) -> int:  # noqa: ARG002
-        """Filled slots: positions of new tokens go on from here, which is what CR-RoPE wants."""
-        return self.pot.fill
-
 
 class _Layer(CacheLayerMixin):  # type: ignore[misc]
     """One layer of the pot, in the words transformers uses."""
@@ -55,6 +51,7 @@ class _Layer(CacheLayerMixin):  # type: ignore[misc]
         return held + query_length, self.pot.fill - held
 
     def get_seq_length(self) -> int:
+        """Filled slots: positions of new tokens go on from here, which is what CR-RoPE wants."""
         return self.pot.fill
 
     def get_max_length(self) -> int:

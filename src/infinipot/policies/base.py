@@ -37,7 +37,7 @@ class Policy(ABC):
         """Return `budget` distinct slots to keep, ascending: [B, Hkv, budget]; rows are independent."""
 
     def aged(self, novelty: Tensor) -> Tensor:
-        """What becomes of the kept slots' novelty [B, Hkv, n] after a distillation."""
+        """Return the kept slots' novelty [B, Hkv, n] after a distillation: the same tensor where it stays."""
         return novelty
 
 

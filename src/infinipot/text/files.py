@@ -8,7 +8,7 @@ from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import BinaryIO
 
-from infinipot.common.atomic_files import reason
+from infinipot.common.atomic_files import failing_to
 from infinipot.errors import InputError
 
 Source = str | os.PathLike[str] | BinaryIO
@@ -21,12 +21,9 @@ def read_text(source: Source) -> Iterator[str]:
     """Yield the text of a file or binary stream, block by block, unchanged but for a leading BOM."""
     name = str(source) if isinstance(source, (str, os.PathLike)) else "standard input"
     decoder = Decoder(name)
-    try:
-        with _open(source) as stream:
-            while data := stream.read(BLOCK):
-                yield decoder.push(data)
-    except OSError as error:
-        raise InputError(f"cannot read {name}: {reason(error)}") from error
+    with failing_to(f"read {name}", kind=InputError), _open(source) as stream:
+        while data := stream.read(BLOCK):
+            yield decoder.push(data)
     decoder.end()
 
 
@@ -56,10 +53,8 @@ class Decoder:
 
 def check_text(path: str | os.PathLike[str]) -> int:
     """Read a file once for all errors `read_text` can raise; return its number of characters."""
-    try:
+    with failing_to(f"read {path}", kind=InputError):
         mode = Path(path).stat().st_mode
-    except OSError as error:
-        raise InputError(f"cannot read {path}: {reason(error)}") from error
     if not stat.S_ISREG(mode) and not stat.S_ISDIR(mode):
         raise InputError(f"{path} is not a regular file and can be read only once: give it as standard input")
     return sum(map(len, read_text(path)))

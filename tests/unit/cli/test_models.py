@@ -14,7 +14,7 @@ from infinipot.errors import ModelError
 from infinipot.hf import gguf
 from infinipot.models import cache as store
 from infinipot.models import catalog
-from infinipot.models.progress import Progress
+from infinipot.models.download import Progress
 
 
 @pytest.fixture(autouse=True)

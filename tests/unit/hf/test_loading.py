@@ -16,7 +16,7 @@ from infinipot.hf.gguf import convert, quiet, read_header
 from infinipot.hf.loading import Loaded, load
 from infinipot.models import catalog, memory
 from infinipot.models.cache import Pull
-from infinipot.models.progress import Progress
+from infinipot.models.download import Progress
 from toy_release import Seller
 
 

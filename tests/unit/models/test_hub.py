@@ -13,8 +13,8 @@ from pathlib import Path
 import pytest
 from huggingface_hub import constants
 
-from infinipot.models import catalog, download, hub
-from infinipot.models.progress import Progress
+from infinipot.models import catalog, download
+from infinipot.models.download import Progress
 from toy_release import Seller, Shop
 
 DATA = bytes(range(256)) * 20_000
@@ -122,7 +122,7 @@ def test_what_was_interrupted_goes_on(
 ) -> None:
     half = tmp_path / "hub.half"
     fake.stops_after = len(DATA) // 2
-    steps = hub.fetch(release, half)
+    steps = download.from_hub(release, half)
     assert {step.stage for step in steps} == {"asking the hub", "downloading"}
     have = half.stat().st_size
     assert 0 < have <= len(DATA) // 2
@@ -138,8 +138,8 @@ def test_no_hub_means_the_wheels_at_once(
 ) -> None:
     point_at("http://127.0.0.1:9", monkeypatch)  # nothing listens there
     start = time.monotonic()
-    steps = list(hub.fetch(release, tmp_path / "hub.half"))
-    assert time.monotonic() - start < 2 * hub.TIMEOUT_S
+    steps = list(download.from_hub(release, tmp_path / "hub.half"))
+    assert time.monotonic() - start < 2 * download.HUB_TIMEOUT_S
     assert steps == [Progress("asking the hub", 0, 0)]
     run(release, tmp_path / "f")
     assert sum(shop.served.values()) == 2

@@ -46,12 +46,6 @@ def fuse(decoder: nn.Module, kinds: tuple[str, ...] = FUSED) -> int:
     return len(found)
 
 
-def give_back() -> None:
-    """Hand what was freed back to the system: glibc would keep half a gigabyte of plain weights."""
-    with suppress(OSError, AttributeError):  # another C library: nothing to ask of it
-        ctypes.CDLL("libc.so.6").malloc_trim(0)
-
-
 def prepare(model: HFModel, mixed: bool = False, fused: bool = False) -> str:
     """Make the model fast; return the name of what it computes in."""
     name = str(model.model.dtype).removeprefix("torch.")
@@ -62,6 +56,8 @@ def prepare(model: HFModel, mixed: bool = False, fused: bool = False) -> str:
     elif model.device.type == "cpu" and name == "float32" and has_onednn():
         pack(model.model, model.decoder, torch.bfloat16 if mixed else torch.float32)
         model.head = model.model.get_output_embeddings()
-        give_back()
+        # What was freed goes back to the system: glibc would keep half a gigabyte of plain weights.
+        with suppress(OSError, AttributeError):  # another C library: nothing to ask of it
+            ctypes.CDLL("libc.so.6").malloc_trim(0)
         return MIXED if mixed else name
     return name

@@ -17,8 +17,6 @@ from infinipot.hf.speed.joint import FEW, TOGETHER, Joint, plain_linear
 
 ROWS = 2048  # tokens the layout is chosen for: a chunk
 LIKELY = 64  # next tokens whose logits are computed in float32
-
-
 ABSENT = "INFINIPOT_NO_BFLOAT16"  # an environment variable: set, the instructions are reported absent
 
 
@@ -108,7 +106,10 @@ def pack(model: nn.Module, decoder: nn.Module, dtype: torch.dtype) -> int:
         for names in (*TOGETHER, *((name,) for name, _ in list(module.named_children()))):
             found: list[Any] = [getattr(module, name, None) for name in names]
             if plain_linear(found):
-                _replace(module, names, found, dtype)
+                between = names == TOGETHER[1]  # gate and up: only an activation lies before the next product
+                joint = PackedJoint(found, dtype, between)
+                for index, name in enumerate(names):
+                    setattr(module, name, Product(joint, index))
                 count += 1
     head = model.get_output_embeddings()  # type: ignore[operator]  # torch types a module's attributes so
     if plain_linear([head]):
@@ -119,10 +120,3 @@ def pack(model: nn.Module, decoder: nn.Module, dtype: torch.dtype) -> int:
     for weight in model.parameters():  # a copy of what is left, or the whole file would stay mapped for it
         weight.data = weight.data.clone()
     return count
-
-
-def _replace(module: nn.Module, names: tuple[str, ...], found: list[nn.Linear], dtype: torch.dtype) -> None:
-    between = names == TOGETHER[1]  # gate and up: only an activation lies before the next product
-    joint = PackedJoint(found, dtype, between)
-    for index, name in enumerate(names):
-        setattr(module, name, Product(joint, index))
