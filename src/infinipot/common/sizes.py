@@ -9,9 +9,7 @@ _SIZE = re.compile(r"(\d+(?:\.\d+)?)([km]?)")
 def size(text: str) -> int:
     """Read a number of tokens or entries: 2048, 8k (8,192), 1m (1,048,576)."""
     match = _SIZE.fullmatch(text.lower())
-    if not match:
-        raise ValueError(text)
-    count = float(match[1]) * UNITS[match[2]]
+    count = float(match[1]) * UNITS[match[2]] if match else 0
     if count < 1 or count != int(count):
         raise ValueError(text)
     return int(count)

@@ -65,8 +65,7 @@ def _halves(rows: Tensor, keys: Tensor, values: Tensor, scale: float) -> Tensor:
     ]
     flash = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu
     out, lse = flash(rows.expand(2, -1, -1, -1), *halves, 0.0, False, attn_mask=twice, scale=scale)
-    merged: Tensor = (out * lse.softmax(0)[..., None].to(out.dtype)).sum(0)
-    return merged
+    return (out * lse.softmax(0)[..., None].to(out.dtype)).sum(0)  # type: ignore[no-any-return]
 
 
 def _split(queries: Tensor, keys: Tensor, values: Tensor, scale: float) -> Tensor:
@@ -150,8 +149,7 @@ def _lower_right(queries: Tensor, keys: Tensor, values: Tensor, scale: float) ->
         return _split_cudnn(queries, keys, values, scale)
     if queries.dtype in (torch.bfloat16, torch.float16) and queries.shape[-1] <= 256:
         flash = torch.ops.aten._scaled_dot_product_flash_attention
-        out: Tensor = flash(queries, keys, values, 0.0, True, False, scale=scale)[0]
-        return out
+        return flash(queries, keys, values, 0.0, True, False, scale=scale)[0]  # type: ignore[no-any-return]
     repeat = queries.shape[1] // keys.shape[1]
     if queries.shape[2] == keys.shape[2]:
         return F.scaled_dot_product_attention(

@@ -50,12 +50,9 @@ def _choose(policy: _Policy, layers: Sequence[Evidence], budget: int) -> dict[in
         if any(getattr(evidence, need) is None for need in policy.needs):
             why = f"layer {evidence.layer} does not show its attention to the pot"
             raise ModelError(f"this model is not supported: {why}")
-    columns = ("source", "novelty", "catalyst", "last", "running")
-    stacked: dict[str, Any] = {name: _stacked([getattr(one, name) for one in layers]) for name in columns}
+    stacked: dict[str, Any] = {}
+    for name in ("source", "novelty", "catalyst", "last", "running"):
+        columns = [getattr(evidence, name) for evidence in layers]
+        stacked[name] = None if any(column is None for column in columns) else torch.cat(columns)
     chosen = policy.select(replace(layers[0], **stacked), budget).chunk(len(layers))
     return {evidence.layer: slots for evidence, slots in zip(layers, chosen, strict=True)}
-
-
-def _stacked(columns: list[Tensor | None]) -> Tensor | None:
-    present = [column for column in columns if column is not None]
-    return torch.cat(present) if len(present) == len(columns) else None

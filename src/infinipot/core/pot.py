@@ -54,12 +54,9 @@ class Pot:
         self.needs: frozenset[Need] = frozenset({"catalyst"})  # what `observe` takes down
         self.window = 1  # tokens whose attention counts as that of the last
         local = not all(spec.window is not None for spec in specs)  # else nothing would be left to distil
-        rotations: dict[int, Rotation] = {}  # layers of one RoPE share one table
-        self.layers: list[PotLayer | WindowLayer] = []
-        for spec in specs:
-            if id(spec.frequencies) not in rotations:
-                rotations[id(spec.frequencies)] = Rotation(spec.frequencies, 2 * capacity)
-            self.layers.append(self._layer(spec, rotations[id(spec.frequencies)], local))
+        ropes = {id(spec.frequencies): spec.frequencies for spec in specs}  # layers of one share one table
+        rotations = {key: Rotation(frequencies, 2 * capacity) for key, frequencies in ropes.items()}
+        self.layers = [self._layer(spec, rotations[id(spec.frequencies)], local) for spec in specs]
         self.cycles = 0
         self.catalyst_length = 0  # last tokens of the coming forward that are scored, then dropped
         self.observing = True

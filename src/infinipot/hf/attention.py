@@ -56,8 +56,7 @@ def infinipot_mask(
     padded = attention_mask is not None and not bool(attention_mask.all())
     if allow_is_causal_skip and aligned and not padded:
         return None
-    mask: Tensor | None = sdpa_mask(attention_mask=attention_mask, allow_is_causal_skip=False, **told)
-    return mask
+    return sdpa_mask(attention_mask=attention_mask, allow_is_causal_skip=False, **told)  # type: ignore[no-any-return]
 
 
 def register() -> None:

@@ -16,10 +16,7 @@ from infinipot.reading.reader import Reader
 
 
 def generate_inputs(reader: Reader, question: str, max_new_tokens: int = 128) -> dict[str, Any]:
-    """Return keyword arguments for `model.generate(**inputs)`.
-
-    It writes into a fork of the pot: the reader stays as it is.
-    """
+    """Return the arguments of `model.generate(**inputs)`, which writes into a fork of the reader's pot."""
     model = reader.model
     if reader.session.mode.positions != "reset" or reader.session.mode.distil == "prompt":
         raise ConfigError("generate() cannot follow this recipe's positions: use reader.ask()")

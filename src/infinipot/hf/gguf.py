@@ -68,15 +68,12 @@ def pull(alias: str) -> cache.Pull:
 
 
 def convert(gguf: Path, folder: Path, alias: str) -> bool:
-    """Save a GGUF file's model and tokenizer as float16; return whether its texts begin with BOS.
-
-    The error of float16 is 2^-11, far below that of 4-bit weights.
-    """
+    """Save a GGUF file's model and tokenizer as float16; return whether its texts begin with BOS."""
     import torch
 
     advice = "close other programs, or pull on a machine with more memory and copy the folder"
     memory.require(f"converting {alias}", read_header(gguf).converting_bytes, memory.available(), advice)
-    model, tokenizer = load_gguf(gguf, torch.float16)
+    model, tokenizer = load_gguf(gguf, torch.float16)  # its error, 2^-11, is far below that of 4-bit weights
     with foreign(f"cannot convert {alias}", "please report this", but=OSError), quiet():
         # One file however large the model: nothing here is loaded in parts.
         model.save_pretrained(folder, max_shard_size="1TB")

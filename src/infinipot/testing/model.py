@@ -1,7 +1,6 @@
 """A tiny random transformer in plain torch, for tests and examples: no downloads, no transformers.
 
-Grouped heads, RoPE, causal attention through the pot; nothing else. It speaks
-nonsense, fluently and repeatably.
+Grouped heads, RoPE, causal attention through the pot, nothing else: its answers are repeatable nonsense.
 """
 
 import math

@@ -55,7 +55,6 @@ class Tokenizer(Protocol):
 
     def encode_stream(self, pieces: Iterable[str]) -> Iterator[list[int]]:
         """The ids of `encode("".join(pieces))`, part by part, in bounded memory."""
-        ...
 
     def decode(self, ids: Sequence[int]) -> str:
         """The text of the ids."""
