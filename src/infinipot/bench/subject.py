@@ -105,5 +105,5 @@ def open_subject(plan: Plan) -> Subject:
     loaded.model.set_attn_implementation("sdpa")
     tokenizer = HFTokenizer(loaded.tokenizer, add_bos=loaded.add_bos)
     tokenizer.stop_ids = frozenset()
-    known = (title(plan.model), loaded.model, tokenizer, loaded.format, device, loaded.dtype)
+    known = (title(plan.model), loaded.model, tokenizer, loaded.format, device, loaded.model.dtype)
     return Subject(*known, fuse, mixed)

@@ -59,8 +59,7 @@ def test_attach_read_ask_and_save_need_the_core_alone(tmp_path: Path) -> None:
         ("rich", "from infinipot.cli import run; run()", "the command line needs more packages: .*[cli]"),
         (
             "gguf",
-            "from pathlib import Path; from infinipot.hf.gguf import read_header\n"
-            "read_header(Path('x'))",
+            "from pathlib import Path; from infinipot.hf.gguf import read_header\nread_header(Path('x'))",
             "a GGUF file needs more packages: .*[models]",
         ),
         (
