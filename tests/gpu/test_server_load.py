@@ -19,6 +19,7 @@ from infinipot.reading.sampling import Generation
 from infinipot.recipes.recipe import Recipe
 from infinipot.server.scheduler.requests import AnswerOptions, ChatRequest, Message, Piece
 from infinipot.server.scheduler.scheduler import Scheduler
+from infinipot.server.settings import Settings
 from infinipot.store import LocalStore
 
 OPTIONS = AnswerOptions(Generation(48), catalyst="general short")
@@ -48,7 +49,7 @@ def serving(work: Callable[[Scheduler], Coroutine[Any, Any, None]], slots: int) 
     engine = Engine("random", "chat", model(), tokenizer, "float32", "0" * 64)
     recipe = Recipe.named(capacity=CAPACITY, format="chat", catalyst="general short")
     with tempfile.TemporaryDirectory() as folder:
-        scheduler = Scheduler(engine, recipe, LocalStore(Path(folder)), slots=slots, conversations=1)
+        scheduler = Scheduler(engine, recipe, LocalStore(Path(folder)), Settings(slots=slots, conversations=1))
         scheduler.start()
         try:
             asyncio.run(asyncio.wait_for(work(scheduler), 240))

@@ -1,10 +1,4 @@
-"""The server as a process: one socket, one event loop, and an end that loses nothing that was accepted.
-
-The first SIGTERM or Ctrl-C drains: no new work, `/ready` says 503, what runs goes on for as long as the
-settings allow. The second ends at once.
-"""
-
-from __future__ import annotations
+"""The server as a process: one socket, one event loop, and an end that loses nothing that was accepted."""
 
 import asyncio
 import logging
@@ -28,18 +22,13 @@ from infinipot.server.settings import Settings
 from infinipot.store import PotStore
 
 log = logging.getLogger("infinipot.server")
-
-MOST_HEADERS = 32_768  # bytes
-CONNECTIONS = 512
 HEADERS_S = 30.0  # time to send them
-FLUSH_S = 5  # time for the last bytes of what is done
 SIZES = "%d slots and %d conversations of %d entries: %.2f GB of pots, at most %.2f GB in all"
 THREADS = 32  # for what waits for a disk; by default there are few where cores are
 
 
 def listen(settings: Settings) -> socket.socket:
     """Take the address before a model is loaded for nothing."""
-    where = f"{settings.host or 'any address'}, port {settings.port}"
     try:
         asked = settings.host or None, settings.port, 0, socket.SOCK_STREAM, 0, socket.AI_PASSIVE
         family, kind, protocol, _, address = socket.getaddrinfo(*asked)[0]
@@ -47,6 +36,7 @@ def listen(settings: Settings) -> socket.socket:
         taken.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         taken.bind(address)
     except OSError as error:
+        where = f"{settings.host or 'any address'}, port {settings.port}"
         problem = f"cannot listen on {where} ({(error.strerror or str(error)).lower()})"
         raise ConfigError(problem, field="port", remedy="use another `port` or `host`") from error
     return taken
@@ -56,8 +46,7 @@ def build_app(
     settings: Settings, engine: Engine, recipe: Recipe, store: PotStore, ready_first: bool = False
 ) -> FastAPI:
     """Return the app that serves a model; `ready_first` as in `create_app`."""
-    sizes = settings.slots, settings.conversations, settings.queue
-    return create_app(settings, Scheduler(engine, recipe, store, *sizes), ready_first)
+    return create_app(settings, Scheduler(engine, recipe, store, settings), ready_first)
 
 
 def serve(app: FastAPI, taken: socket.socket) -> None:
@@ -74,9 +63,9 @@ def serve(app: FastAPI, taken: socket.socket) -> None:
         access_log=False,  # it has addresses with their queries; ours has not
         server_header=False,
         proxy_headers=False,
-        h11_max_incomplete_event_size=MOST_HEADERS,
-        limit_concurrency=CONNECTIONS,
-        timeout_graceful_shutdown=FLUSH_S,
+        h11_max_incomplete_event_size=32_768,  # bytes of headers
+        limit_concurrency=512,
+        timeout_graceful_shutdown=5,  # seconds for the last bytes of what is done
     )
     address = f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
     Server(config, service, address).run(sockets=[taken])
@@ -85,14 +74,13 @@ def serve(app: FastAPI, taken: socket.socket) -> None:
 
 
 class Server(uvicorn.Server):
-    """uvicorn, with an end in two steps."""
+    """uvicorn; the first SIGTERM or Ctrl-C lets running work end and takes no more, the next ends at once."""
 
     def __init__(self, config: uvicorn.Config, service: Service, address: str) -> None:
         super().__init__(config)
         self._service, self._address = service, address
-        self._signals = 0
+        self._signals, self._announced = 0, False
         self._draining: asyncio.Task[None] | None = None
-        self._announced = False
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         """Begin to listen, with threads enough."""
@@ -112,20 +100,16 @@ class Server(uvicorn.Server):
         if self._signals > 1 or self._service.failed is not None:
             self.should_exit = self.force_exit = True
         if self._service.scheduler.ready and not self._announced:
-            self._announce()
+            self._announced = True
+            settings, state = self._service.settings, self._service.scheduler.state()
+            pots, bound = (state[name] / 1e9 for name in ("pots_bytes", "memory_bound_bytes"))
+            log.info("%s is ready at %s", self._service.model, self._address)
+            log.info(SIZES, settings.slots, settings.conversations, state["capacity"], pots, bound)
         return await super().on_tick(counter)
 
     async def _drain(self) -> None:
         await asyncio.to_thread(self._service.scheduler.stop, self._service.settings.drain_s)
         self.should_exit = True
-
-    def _announce(self) -> None:
-        self._announced = True
-        settings, state = self._service.settings, self._service.scheduler.state()
-        pots, bound = (state[name] / 1e9 for name in ("pots_bytes", "memory_bound_bytes"))
-        log.info("%s is ready at %s", self._service.model, self._address)
-        sizes = settings.slots, settings.conversations, state["capacity"], pots, bound
-        log.info(SIZES, *sizes)
 
 
 class Protocol(H11Protocol):

@@ -1,11 +1,4 @@
-"""The same app on Ray Serve: several replicas, each with its own model and pots in memory, one pot store.
-
-Settings are the `INFINIPOT_*` variables of `infinipot serve`; address and number of replicas are Ray's, see
-deploy/ray-serve.yaml. A conversation that goes on at another replica is read again there, and a kept pot
-is the same at all of them. Imported by Ray only.
-"""
-
-from __future__ import annotations
+"""The same app on Ray Serve, see deploy/ray-serve.yaml: replicas with a model each, and one pot store."""
 
 import importlib
 import logging
@@ -24,9 +17,6 @@ from infinipot.server.lifecycle import build_app
 from infinipot.server.settings import Settings
 from infinipot.store import open_store
 
-Build = Callable[[Settings], tuple[Engine, Recipe]]
-DEFAULT_BUILD = "infinipot.server.ray_app:build"
-
 
 def build(settings: Settings) -> tuple[Engine, Recipe]:
     """Load the model of the settings, and the recipe it is served with."""
@@ -37,10 +27,10 @@ def build(settings: Settings) -> tuple[Engine, Recipe]:
 
 def make_app(variables: Mapping[str, str]) -> FastAPI:
     """Return the whole app with its model, as one replica runs it."""
-    address = variables.get("INFINIPOT_BUILD", DEFAULT_BUILD)
+    address = variables.get("INFINIPOT_BUILD", "infinipot.server.ray_app:build")
     module, _, name = address.partition(":")
     try:
-        found: Build = getattr(importlib.import_module(module), name)
+        found: Callable[[Settings], tuple[Engine, Recipe]] = getattr(importlib.import_module(module), name)
     except (ImportError, AttributeError, ValueError):
         raise ConfigError(f"INFINIPOT_BUILD is '{address}': use MODULE:FUNCTION") from None
     settings = Settings.of_variables(variables)

@@ -1,10 +1,4 @@
-"""What an operator may choose, each thing declared once and checked before anything is loaded.
-
-The command line and the `INFINIPOT_*` variables are made from the fields of `Settings`. API keys are held as
-digests only, so that none can be logged. Knows neither HTTP nor a model.
-"""
-
-from __future__ import annotations
+"""What an operator may choose: options and `INFINIPOT_*` variables are made from the fields of `Settings`."""
 
 import hmac
 import ipaddress
@@ -13,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, fields, replace
 from hashlib import sha256
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 from infinipot.core.config import DEFAULT_CAPACITY
 from infinipot.errors import ConfigError
@@ -23,7 +17,6 @@ from infinipot.recipes.options import DEVICE, DIALOGUE, DTYPE, FORMAT, MODEL
 from infinipot.text.tokenizer import Format
 
 MIB = 2**20
-PREFIX = "INFINIPOT_"
 PUBLIC = "public"  # the one tenant of a server without keys
 LEAST_KEY = 16  # characters below which a key can be guessed
 GUESSED = f"a key of {{}} characters can be guessed: use {LEAST_KEY} or more, as of `openssl rand -hex 32`"
@@ -34,13 +27,13 @@ TEMPORARY = Path(tempfile.gettempdir())
 
 @dataclass(frozen=True)
 class Keys:
-    """The keys a server accepts; none means that anyone may ask."""
+    """The keys a server accepts, as digests, so that none can be logged; none means that anyone may ask."""
 
     digests: tuple[bytes, ...] = ()
     shortest: int | None = None  # characters of the shortest key
 
     @classmethod
-    def of(cls, keys: Iterable[str]) -> Keys:
+    def of(cls, keys: Iterable[str]) -> Self:
         """Take in keys; ones that no header can carry are refused."""
         given = [key.strip() for key in keys]
         for key in given:
@@ -118,14 +111,14 @@ class Settings:
             raise ConfigError(problem, field="spool", remedy="make it, or give another `spool`")
 
     @classmethod
-    def of(cls, given: Mapping[str, Any]) -> Settings:
+    def of(cls, given: Mapping[str, Any]) -> Self:
         """Return the settings of options by their names; what is None or missing has its default."""
         told = {name: given.get(option.name) for name, option in _DECLARED.items()}
         keys = Keys.of(_listed_keys(given.get("api_key") or [], given.get("api_key_file")))
         return cls(keys=keys, **{name: value for name, value in told.items() if value is not None})
 
     @classmethod
-    def of_variables(cls, variables: Mapping[str, str]) -> Settings:
+    def of_variables(cls, variables: Mapping[str, str]) -> Self:
         """Return the settings that `INFINIPOT_*` variables say, for where there is no command line."""
         given: dict[str, Any] = {}
         for option in OPTIONS:
@@ -156,11 +149,10 @@ class Settings:
 
 def _declared(name: str, option: Option) -> Option:
     name = name.removesuffix("_s")
-    return replace(option, name=name, variable=PREFIX + name.upper())
+    return replace(option, name=name, variable=f"INFINIPOT_{name.upper()}")
 
 
-_FIELDS = (one for one in fields(Settings) if one.metadata)
-_DECLARED = {one.name: _declared(one.name, one.metadata["option"]) for one in _FIELDS}
+_DECLARED = {f.name: _declared(f.name, f.metadata["option"]) for f in fields(Settings) if f.metadata}
 _KEY = "Key for every route but /health; repeat it, or use commas. Others see a command line: better a file."
 _KEYS = (
     Option("api_key", str, None, _KEY, ACCESS, many=True),

@@ -1,14 +1,4 @@
-"""Pots that are kept: one safetensors file each, on a disk or at any fsspec address.
-
-    names.py, card.py      which names a pot may have; what is known of it without its tensors
-    file.py                a pot as a file, read with suspicion
-    base.py                what every store can do; local.py and remote.py are the two kinds of place
-    match.py               whether a pot and a model belong together
-
-Nothing here imports torch before a pot's tensors are wanted.
-"""
-
-from __future__ import annotations
+"""Pots that are kept: one safetensors file each, on a disk or at any fsspec address."""
 
 import os
 from pathlib import Path
@@ -19,6 +9,7 @@ from infinipot.errors import StoreError
 from infinipot.store.base import PotStore
 from infinipot.store.card import Card
 from infinipot.store.local import LocalStore
+from infinipot.store.remote import open_remote
 
 __all__ = ["Card", "LocalStore", "PotStore", "StoreError", "open_store"]
 
@@ -33,6 +24,4 @@ def open_store(address: str | None = None) -> PotStore:
         raise StoreError("the store's address is empty", field="store", remedy=remedy)
     if "://" not in address and "::" not in address:
         return LocalStore(Path(address).expanduser())
-    from infinipot.store.remote import open_remote
-
     return open_remote(address)

@@ -1,15 +1,11 @@
-"""What every store of pots can do, whatever it lies on: written once, over a few steps of a place's own.
-
-A pot gets its name only when all of it is written and, if it came from outside, checked.
-"""
-
-from __future__ import annotations
+"""What every store of pots can do, whatever it lies on, and which names a pot, or a tenant, may have."""
 
 import os
+import re
 import shutil
 from abc import ABC, abstractmethod
 from collections.abc import Iterable
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -18,20 +14,31 @@ from infinipot.common.suggest import hint
 from infinipot.errors import InputError, StoreError
 from infinipot.store import file
 from infinipot.store.card import Card
-from infinipot.store.names import check
 
 if TYPE_CHECKING:
     from infinipot.core.state import State
 
 SUFFIX = ".pot"
 WAIT_S = 10.0  # how long to wait for another writer of a pot
+LONGEST = 64  # characters of a name; only what is allowed is listed, so that no name can leave its folder
+_ALLOWED = re.compile(rf"[A-Za-z0-9][A-Za-z0-9._-]{{0,{LONGEST - 1}}}")
+_DEVICE = re.compile(r"(con|prn|aux|nul|com[0-9]|lpt[0-9])(\..*)?", re.IGNORECASE)  # files on Windows
+
+
+def check(name: str) -> str:
+    """Return the name, or say what a name may look like."""
+    if not isinstance(name, str) or not _ALLOWED.fullmatch(name) or ".." in name or name.endswith("."):
+        text = ascii(name)
+        said = text if len(text) <= LONGEST + 2 else f"{text[:LONGEST]}..."
+        few = f"use up to {LONGEST} of A-Z a-z 0-9 . _ -, a letter or digit first"
+        raise InputError(f"{said} is no name for a pot", remedy=f"{few}, no dot last, no two dots together")
+    if _DEVICE.fullmatch(name):
+        raise InputError(f"'{name}' is the name of a device on Windows", remedy="choose another name")
+    return name
 
 
 class PotStore(ABC):
-    """Pots by name. Methods that meet a bad name raise InputError, a bad pot or place StoreError.
-
-    A place gives its own way of the abstract methods; all the others follow from these.
-    """
+    """Pots by name. Methods that meet a bad name raise InputError, a bad pot or place StoreError."""
 
     where: str  # for people
 
@@ -40,7 +47,7 @@ class PotStore(ABC):
         """Hold a pot's name against other writers; a thread may hold it more than once."""
 
     @abstractmethod
-    def space(self, tenant: str) -> PotStore:
+    def space(self, tenant: str) -> "PotStore":
         """Return the store of one tenant, which sees no other's pots."""
 
     @abstractmethod
@@ -59,14 +66,14 @@ class PotStore(ABC):
     def _remove(self, name: str) -> None:
         """Delete a pot that is there."""
 
-    def save(self, name: str, state: State, card: Card, replace: bool = False) -> Card:
+    def save(self, name: str, state: "State", card: Card, replace: bool = False) -> Card:
         """Keep a state under a name; return its card as it was written."""
         with self.lock(name):
             self.refuse(name, replace)
             with self.written(name) as path:
                 return file.write(path, state, card)
 
-    def load(self, name: str) -> tuple[State, Card]:
+    def load(self, name: str) -> "tuple[State, Card]":
         """Return a pot's state and card, checked to the last byte."""
         with self.opened(check(name)) as path:
             return file.read(path, f"pot '{name}'")
@@ -78,18 +85,18 @@ class PotStore(ABC):
 
     def names(self) -> list[str]:
         """Names of all pots, sorted."""
-        return sorted(
-            found.removesuffix(SUFFIX) for found in self.files() if found.endswith(SUFFIX) and _named(found)
-        )
+        found = []
+        for file_name in self.files():
+            with suppress(InputError):  # of something else
+                found += [check(file_name.removesuffix(SUFFIX))] if file_name.endswith(SUFFIX) else []
+        return sorted(found)
 
     def cards(self) -> dict[str, Card]:
         """Cards of all pots whose card can be read, by name."""
         found = {}
         for name in self.names():
-            try:
+            with suppress(StoreError):  # damaged, or removed since: asking for it by name says which
                 found[name] = self.card(name)
-            except StoreError:
-                continue  # damaged, or removed since: asking for it by name says which
         return found
 
     def remove(self, name: str) -> None:
@@ -118,23 +125,13 @@ class PotStore(ABC):
         check(name)
         alike = [known for known in self.names() if known.lower() == name.lower()]  # one file on some disks
         if alike and not (replace and name in alike):
-            raise StoreError(
-                f"there is a pot '{alike[0]}' already",
-                remedy="append to it, replace it, or choose another name",
-            )
+            remedy = "append to it, replace it, or choose another name"
+            raise StoreError(f"there is a pot '{alike[0]}' already", remedy=remedy)
 
     def require(self, name: str) -> None:
         """Refuse a name that no pot has."""
         if check(name) not in (names := self.names()):
             raise StoreError(f"there is no pot '{name}' in {self.where}", remedy=hint(name, names))
-
-
-def _named(name: str) -> bool:
-    """Say whether a file's name is a pot's."""
-    try:
-        return bool(check(name.removesuffix(SUFFIX)))
-    except InputError:
-        return False
 
 
 def _copied(source: Path, to: Path, what: str) -> Card:

@@ -1,17 +1,11 @@
-"""What is known of a pot without its tensors: a card, plain data that JSON can hold.
-
-A card read from a file is a stranger's: every field must be there, of its type and in its bounds,
-and nothing else. Knows no tensors; whether a card fits a model is for `match` to say.
-"""
-
-from __future__ import annotations
+"""What is known of a pot without its tensors: a card, plain data that JSON can hold."""
 
 import hashlib
 import re
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields
 from datetime import UTC, datetime
-from typing import Any, Literal
+from typing import Any, Literal, Self
 
 from infinipot.errors import StoreError
 
@@ -24,33 +18,26 @@ _LONGEST_CATALYST = 65_536  # a recipe may hold a text of the user's own
 
 @dataclass(frozen=True)
 class Card:
-    """A pot's card.
+    """A pot's card."""
 
-    model          its name without a folder: what it is known by is `weights`.
-    dtype          of the keys and values.
-    recipe         as `Recipe.describe` gives it.
-    source_sha256  of the text as UTF-8; of a pot that was appended to, of both digests one after the other.
-    bytes          of all tensors as they are stored.
-    """
-
-    model: str
+    model: str  # its name without a folder: what it is known by is `weights`
     weights: str
     tokenizer: str
     rope: str
-    dtype: str
-    recipe: Mapping[str, Any]
+    dtype: str  # of the keys and values
+    recipe: Mapping[str, Any]  # as `Recipe.describe` gives it
     tokens_read: int
     cycles: int
     fill: int
     capacity: int
     title: str
-    source_sha256: str
+    source_sha256: str  # of the text as UTF-8; of a pot that was appended to, see `joined`
     source_bytes: int
     created: str
     updated: str
     infinipot: str
     encoding: Encoding = "exact"
-    bytes: int = 0
+    bytes: int = 0  # of all tensors as they are stored
     format: int = FORMAT
 
     def to_json(self) -> dict[str, Any]:
@@ -58,8 +45,8 @@ class Card:
         return asdict(self)
 
     @classmethod
-    def from_json(cls, data: object, what: str = "the pot") -> Card:
-        """Return the card of checked data; `what` names the pot in an error."""
+    def from_json(cls, data: object, what: str = "the pot") -> Self:
+        """Return the card of a stranger's data, every field checked; `what` names the pot in an error."""
         if not isinstance(data, dict) or type(data.get("format")) is not int:
             raise StoreError(f"{what} has no card", remedy=_AGAIN)
         if data["format"] > FORMAT:
@@ -85,21 +72,20 @@ def _sound(name: str, value: object) -> bool:
     if name in _COUNTS:
         return type(value) is int and 0 <= value < 2**62
     if name == "recipe":
-        return isinstance(value, dict) and len(value) <= 64 and _is_recipe(value)
-    if not isinstance(value, str):
-        return False
+        flat = isinstance(value, dict) and len(value) <= 64 and isinstance(value.get("name"), str)
+        return flat and all(_is_short(key) and _is_single(one) for key, one in value.items())
     if name in _PATTERNS:
-        return bool(_PATTERNS[name].fullmatch(value))
-    return len(value) <= _LONGEST and value.isprintable()  # it will be shown on a terminal
+        return isinstance(value, str) and bool(_PATTERNS[name].fullmatch(value))
+    return _is_short(value)
 
 
-def _is_recipe(value: dict[str, Any]) -> bool:
-    """Say whether it is names and single values, which JSON can carry again: nothing deep, nothing huge."""
-    names = all(len(name) <= _LONGEST and name.isprintable() for name in value)
-    return names and isinstance(value.get("name"), str) and all(map(_is_single, value.values()))
+def _is_short(value: object) -> bool:
+    """Say whether a terminal can show the value."""
+    return isinstance(value, str) and len(value) <= _LONGEST and value.isprintable()
 
 
 def _is_single(value: object) -> bool:
+    """Say whether JSON can carry the value again: nothing deep, nothing huge."""
     if isinstance(value, str):
         return len(value) <= _LONGEST_CATALYST and not re.search("[\ud800-\udfff]", value)
     return value is None or isinstance(value, float) or (isinstance(value, int) and abs(value) < 2**62)

@@ -1,20 +1,17 @@
 """A state as one safetensors file, exact or in int8; read with suspicion and checked to the last byte.
 
 The file's metadata holds one JSON document: the card, the state's numbers, which tensors are packed, and a
-SHA-256 over all of that and over every tensor's name, dtype, shape and bytes. `safetensors` writes and parses
-the file and refuses gaps, overlaps and anything after the end; nothing in a file is ever run. Each tensor is
-read into its own memory, so a pot is never there twice. `head` does without torch.
+SHA-256 over all of that and over every tensor's name, dtype, shape and bytes. `safetensors` refuses gaps,
+overlaps and anything after the end; nothing in a file is ever run. `head` does without torch.
 """
-
-from __future__ import annotations
 
 import hashlib
 import json
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from safetensors import SafetensorError, safe_open
 
@@ -38,8 +35,7 @@ LONGEST_HEAD = 4 * 2**20  # bytes: real pots have some hundred thousand; parsed 
 _OURS = "infinipot"  # the key of the document in the metadata
 
 
-@dataclass(frozen=True)
-class Place:
+class Place(NamedTuple):
     """One tensor of a file: its name, dtype and shape."""
 
     name: str
@@ -50,11 +46,6 @@ class Place:
     def size(self) -> int:
         """Bytes of the tensor."""
         return math.prod(self.shape) * DTYPES[self.dtype][1]
-
-    @property
-    def mark(self) -> bytes:
-        """What of a tensor, beside its bytes, goes into the checksum."""
-        return f"\n{self.name} {self.dtype} {list(self.shape)}\n".encode()
 
 
 @dataclass(frozen=True)
@@ -71,13 +62,13 @@ class Head:
         """Return what the checksum is taken over, as data."""
         return {"card": self.card.to_json(), "numbers": self.numbers, "packed": self.packed}
 
-    def checksum(self, tensors: Iterator[Tensor]) -> str:
+    def checksum(self, tensors: "Iterator[Tensor]") -> str:
         """Return the SHA-256 of the document and of the tensors, given in the order of the places."""
         import torch
 
         digest = hashlib.sha256(canonical(self.document()).encode())
         for place, tensor in zip(self.places, tensors, strict=True):
-            digest.update(place.mark)
+            digest.update(f"\n{place.name} {place.dtype} {list(place.shape)}\n".encode())
             digest.update(tensor.reshape(-1).view(torch.uint8).numpy().data)
         return digest.hexdigest()
 
@@ -88,7 +79,7 @@ def canonical(data: Any) -> str:
     return json.dumps(same, sort_keys=True, separators=(",", ":"))
 
 
-def write(path: Path, state: State, card: Card) -> Card:
+def write(path: Path, state: "State", card: Card) -> Card:
     """Write a state as its card's encoding says; return the card as it was written."""
     from safetensors.torch import save_file
 
@@ -104,26 +95,18 @@ def write(path: Path, state: State, card: Card) -> Card:
     return head.card
 
 
-def read(path: Path, what: str) -> tuple[State, Card]:
+def read(path: Path, what: str) -> "tuple[State, Card]":
     """Read a whole file; `what` names the pot in an error."""
     from infinipot.core.state import State
 
-    found, tensors = head(path, what), {}
-
-    def kept() -> Iterator[Tensor]:
-        for name, tensor in _tensors(path, found, what):
-            tensors[name] = tensor
-            yield tensor
-
-    _compare(found.checksum(kept()), found, what)
+    tensors: dict[str, Tensor] = {}
+    found = _checked(path, what, tensors.__setitem__)
     return State(_unpack(tensors, found.packed), found.numbers), found.card
 
 
 def check(path: Path, what: str) -> Card:
     """Read a whole file and keep nothing of it but its card."""
-    found = head(path, what)
-    _compare(found.checksum(tensor for _, tensor in _tensors(path, found, what)), found, what)
-    return found.card
+    return _checked(path, what, lambda *_: None).card
 
 
 def head(path: Path, what: str) -> Head:
@@ -158,25 +141,27 @@ def _ordered(places: Iterable[Place]) -> list[Place]:
 
 def damaged(what: str, how: str) -> StoreError:
     """The error of a file that is not a pot as it was written."""
-    return StoreError(
-        f"{what} is not a whole pot ({how})", remedy="read its text again, or import a copy of it"
-    )
+    remedy = "read its text again, or import a copy of it"
+    return StoreError(f"{what} is not a whole pot ({how})", remedy=remedy)
 
 
-def _tensors(path: Path, found: Head, what: str) -> Iterator[tuple[str, Tensor]]:
-    """Yield a file's tensors, each in its own memory, in the order of the checksum."""
-    # Read, not mapped: a mapped file would count twice until its pages are given up.
-    with safe_open(path, "pt", backend="pread") as opened:
-        for place in found.places:
-            try:
-                yield place.name, opened.get_tensor(place.name)
-            except (SafetensorError, OverflowError, TypeError) as error:  # a shape no tensor can have
-                raise damaged(what, _line(error)) from error
+def _checked(path: Path, what: str, take: "Callable[[str, Tensor], None]") -> Head:
+    """Read a whole file and check it; `take` is given each tensor, in its own memory."""
+    found = head(path, what)
 
+    def tensors() -> "Iterator[Tensor]":
+        # Read, not mapped: a mapped file would count twice until its pages are given up.
+        with safe_open(path, "pt", backend="pread") as opened:
+            for place in found.places:
+                try:
+                    take(place.name, tensor := opened.get_tensor(place.name))
+                except (SafetensorError, OverflowError, TypeError) as error:  # a shape no tensor can have
+                    raise damaged(what, _line(error)) from error
+                yield tensor
 
-def _compare(sha256: str, found: Head, what: str) -> None:
-    if sha256 != found.sha256:
+    if found.checksum(tensors()) != found.sha256:
         raise damaged(what, "its checksum is wrong")
+    return found
 
 
 def _fits(name: str, dtype: object, shapes: Mapping[str, tuple[str, tuple[int, ...]]]) -> bool:
@@ -186,7 +171,7 @@ def _fits(name: str, dtype: object, shapes: Mapping[str, tuple[str, tuple[int, .
     return dtype in _FLOATS and kind == "I8" and bool(shape) and shapes.get(name + _SCALE) == scales
 
 
-def _pack(tensors: Mapping[str, Tensor]) -> tuple[dict[str, Tensor], dict[str, str]]:
+def _pack(tensors: "Mapping[str, Tensor]") -> "tuple[dict[str, Tensor], dict[str, str]]":
     """Round rows of keys and values to int8, each with a scale of its own; everything else stays exact."""
     import torch
 
@@ -203,7 +188,7 @@ def _pack(tensors: Mapping[str, Tensor]) -> tuple[dict[str, Tensor], dict[str, s
     return found, packed
 
 
-def _unpack(tensors: dict[str, Tensor], packed: Mapping[str, str]) -> dict[str, Tensor]:
+def _unpack(tensors: "dict[str, Tensor]", packed: Mapping[str, str]) -> "dict[str, Tensor]":
     """Undo `_pack`, but for the rounding; `head` has seen to it that shapes fit."""
     import torch
 

@@ -8,8 +8,6 @@
 The folder itself may be a link; nothing in it may be.
 """
 
-from __future__ import annotations
-
 import stat
 from collections.abc import Iterable, Iterator
 from contextlib import AbstractContextManager, contextmanager, suppress
@@ -20,8 +18,7 @@ from filelock import FileLock, Timeout
 from infinipot.common import atomic_files
 from infinipot.common.atomic_files import failing_to
 from infinipot.errors import StoreError
-from infinipot.store.base import SUFFIX, WAIT_S, PotStore
-from infinipot.store.names import check
+from infinipot.store.base import SUFFIX, WAIT_S, PotStore, check
 
 _LOCKS, _TENANTS = ".locks", "tenants"
 
@@ -34,7 +31,7 @@ class LocalStore(PotStore):
         self.folder = folder / _TENANTS / tenant if tenant else folder
         self.where = str(self.folder)
 
-    def space(self, tenant: str) -> LocalStore:
+    def space(self, tenant: str) -> "LocalStore":
         """Return the store of one tenant, which sees no other's pots."""
         return LocalStore(self._top, check(tenant))
 
@@ -46,14 +43,12 @@ class LocalStore(PotStore):
         lock = FileLock(file, is_singleton=True, mode=0o600)  # one a path: so it can be held twice
         with failing_to(f"lock pot '{name}'"):
             try:
-                lock.acquire(timeout=wait_s)
+                held = lock.acquire(timeout=wait_s)
             except Timeout:
-                held = f"pot '{name}' is being written by someone else"
-                raise StoreError(held, remedy="try again when that is done") from None
-        try:
+                problem = f"pot '{name}' is being written by someone else"
+                raise StoreError(problem, remedy="try again when that is done") from None
+        with held:
             yield
-        finally:
-            lock.release()
 
     def files(self) -> Iterable[str]:
         """Return the names of the files in this folder."""

@@ -4,30 +4,27 @@ A pot's keys mean something only to the weights, tokenizer, RoPE and recipe that
 catalyst may differ: it chooses what is kept from now on, and nothing kept depends on it.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
-from dataclasses import asdict, replace
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 from infinipot import __version__
 from infinipot.core.config import PotConfig
 from infinipot.errors import ConfigError, StoreError
 from infinipot.models import fingerprint
+from infinipot.reading.reader import Reader
 from infinipot.recipes.recipe import Recipe
 from infinipot.store.card import FORMAT, Card, Encoding, joined, now, plain
 from infinipot.text.files import title
 
 if TYPE_CHECKING:
     from infinipot.engine import Engine
-    from infinipot.reading.reader import Reader
 
-# Not compared: free to change, or said elsewhere.
-_ASIDE = ("catalyst", "bounds", "note", "tail", "settle", "fit", "step")
+_ASIDE = ("catalyst", "bounds", "note", "tail", "settle", "fit", "step")  # free to change, or said elsewhere
 
 
 def card_of(
-    engine: Engine,
+    engine: "Engine",
     recipe: Recipe,
     reader: Reader,
     name: str,
@@ -40,8 +37,11 @@ def card_of(
 
     `before` is the card of the pot that was read on, where one was; without a name it keeps its title.
     """
-    step = reader.progress()
-    made = Card(
+    step, name = reader.progress(), plain(name)
+    if before is not None:
+        name, size = name or before.title, before.source_bytes + size
+        sha256 = joined(before.source_sha256, sha256)
+    return Card(
         model=plain(title(engine.name)),
         weights=fingerprint.weights(engine.model, engine.sample),
         tokenizer=fingerprint.tokenizer(engine.tokenizer),
@@ -52,65 +52,47 @@ def card_of(
         cycles=step.cycles,
         fill=step.fill,
         capacity=recipe.config.capacity,
-        title=plain(name),
+        title=name,
         source_sha256=sha256,
         source_bytes=size,
-        created=now(),
+        created=before.created if before else now(),
         updated=now(),
         infinipot=__version__,
         encoding=encoding,
-    )
-    if before is None:
-        return made
-    return replace(
-        made,
-        title=made.title or before.title,
-        source_sha256=joined(before.source_sha256, sha256),
-        source_bytes=before.source_bytes + size,
-        created=before.created,
     )
 
 
 def recipe_of(card: Card) -> Recipe:
     """Return the recipe a pot was read with."""
+    told = card.recipe
     try:
-        return Recipe.described({**card.recipe, "tail": _tail(card.recipe)})
+        if "tail" not in told:  # older pots say in two words what becomes of a text's end
+            told = {**told, "tail": "fill" if told.get("fit") else "distil" if told["settle"] else "raw"}
+        return Recipe.described(told)
     except ConfigError as error:
         raise StoreError(f"this pot's recipe cannot be used here: {error}") from error
     except (KeyError, TypeError, AttributeError) as error:  # a card may hold anything
         raise StoreError("this pot's recipe is not one of this version: make the pot again") from error
 
 
-def _tail(told: Mapping[str, Any]) -> Any:
-    """What becomes of a text's end; older pots say so in two words."""
-    if "tail" in told:
-        return told["tail"]
-    return "fill" if told.get("fit") else "distil" if told["settle"] else "raw"
-
-
-def mismatch(card: Card, engine: Engine, recipe: Recipe) -> str:
+def mismatch(card: Card, engine: "Engine", recipe: Recipe) -> str:
     """Return in one line why a pot cannot be used with an engine and a recipe; empty where it can."""
     if card.format > FORMAT:
         return f"the pot has format {card.format}, newer than {FORMAT}: upgrade infinipot"
     model = plain(title(engine.name))
     if card.weights != fingerprint.weights(engine.model, engine.sample):
         return f"the pot was read by another model ({card.model}, not {model}): load that one"
+    ours, dtype = f"than {model} has: load the model's own", fingerprint.dtype(engine.model)
     if card.tokenizer != fingerprint.tokenizer(engine.tokenizer):
-        return (
-            f"the pot was read with another tokenizer or chat template than {model} has: load the model's own"
-        )
-    if card.dtype != fingerprint.dtype(engine.model):
-        return (
-            f"the pot holds {card.dtype} and the model works in {fingerprint.dtype(engine.model)}: "
-            f"keys of two kinds do not mix, use `dtype` {card.dtype}"
-        )
+        return f"the pot was read with another tokenizer or chat template {ours}"
+    if card.dtype != dtype:
+        mixed = f"the pot holds {card.dtype} and the model works in {dtype}: keys of two kinds do not mix"
+        return f"{mixed}, use `dtype` {card.dtype}"
     if reason := _other_recipe(card.recipe, recipe.describe()):
         return reason
     pot = engine.model.new_pot(recipe.config.capacity, recipe.config.kept, recipe.mode())
     if card.rope != fingerprint.rope(pot, engine.model):
-        return (
-            f"the pot was read with other RoPE positions than {model} has: load the model's own configuration"
-        )
+        return f"the pot was read with other RoPE positions {ours} configuration"
     return ""
 
 
@@ -119,10 +101,8 @@ def _other_recipe(theirs: Mapping[str, Any], ours: Mapping[str, Any]) -> str:
     for name in sorted({*theirs, *ours} - {*_ASIDE}, key=lambda name: (name != "name", name)):
         if theirs.get(name) != ours.get(name):
             what = "recipe" if name == "name" else name
-            return (
-                f"the pot was read with {what} {plain(str(theirs.get(name)))}, not {ours.get(name)}: "
-                "use the pot's own, or read the text again"
-            )
+            told = f"the pot was read with {what} {plain(str(theirs.get(name)))}, not {ours.get(name)}"
+            return f"{told}: use the pot's own, or read the text again"
     return ""
 
 
@@ -133,7 +113,7 @@ def _sized(told: Mapping[str, Any]) -> dict[str, Any]:
     return {**told, "keep": half if told["keep"] is None else told["keep"]}
 
 
-def require(card: Card, engine: Engine, recipe: Recipe, name: str) -> None:
+def require(card: Card, engine: "Engine", recipe: Recipe, name: str) -> None:
     """Refuse a pot that cannot be used with an engine and a recipe."""
     if reason := mismatch(card, engine, recipe):
         raise StoreError(f"cannot use pot '{name}': {reason}")

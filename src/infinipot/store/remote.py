@@ -1,11 +1,8 @@
 """Pots at any fsspec address: s3://, gs://, az://, sftp://, memory://.
 
-A pot is written under a temporary key and then moved to its name, so a half-written one never has it.
-There are no locks at such places: two writers of one name do not see each other, and the last one wins.
-What a killed process left is removed by the next save of the same name, an hour later or more.
+A pot is written under a temporary key and then moved to its name. There are no locks at such places: of two
+writers of one name the last wins. What a killed process left goes with a later save of the same name.
 """
-
-from __future__ import annotations
 
 import time
 from collections.abc import Iterable, Iterator
@@ -17,13 +14,9 @@ from typing import Any
 from infinipot.common.atomic_files import aside_name, is_aside
 from infinipot.common.extras import needed_for
 from infinipot.errors import InfiniPotError, StoreError
-from infinipot.store.base import SUFFIX, WAIT_S, PotStore
+from infinipot.store.base import SUFFIX, WAIT_S, PotStore, check
 from infinipot.store.file import LONGEST_HEAD
 from infinipot.store.local import LocalStore
-from infinipot.store.names import check
-
-_BLOCK = 256 * 2**10  # bytes of one request for a head
-_STALE_S = 3600
 
 
 def open_remote(address: str) -> PotStore:
@@ -47,7 +40,7 @@ class RemoteStore(PotStore):
         self._at = f"{path}/tenants/{tenant}" if tenant else path
         self.where = where or path
 
-    def space(self, tenant: str) -> RemoteStore:
+    def space(self, tenant: str) -> "RemoteStore":
         """Return the store of one tenant, which sees no other's pots."""
         return RemoteStore(self._system, self._top, self.where, check(tenant))
 
@@ -76,7 +69,7 @@ class RemoteStore(PotStore):
             if not head:
                 self._system.get_file(key, str(path))
             else:
-                with self._system.open(key, "rb", block_size=_BLOCK) as stream, path.open("wb") as local:
+                with self._system.open(key, "rb", block_size=2**18) as stream, path.open("wb") as local:
                     local.write(count := stream.read(8))
                     local.write(stream.read(min(int.from_bytes(count, "little"), LONGEST_HEAD)))
                     local.truncate(self._system.size(key))
@@ -104,11 +97,11 @@ class RemoteStore(PotStore):
             self._system.rm_file(self._key(name))
 
     def _sweep(self, name: str) -> None:
-        """Remove what was left long ago; without locks, something younger may be at work."""
+        """Remove what was left an hour ago; without locks, something younger may be at work."""
         for file in self.files():
             if is_aside(file, f"{name}{SUFFIX}"):
                 with suppress(Exception):
-                    if time.time() - self._system.modified(f"{self._at}/{file}").timestamp() > _STALE_S:
+                    if time.time() - self._system.modified(f"{self._at}/{file}").timestamp() > 3600:
                         self._system.rm_file(f"{self._at}/{file}")
 
     def _key(self, name: str) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 import json
 import threading
@@ -225,10 +226,10 @@ def test_an_upload_too_large_is_refused_as_it_comes(client: Client) -> None:
 
 
 def test_only_so_many_uploads_at_once(client: Client) -> None:
-    client.app.state.service.uploads = 4
+    client.app.state.service.uploads = asyncio.Semaphore(0)
     got = make(client)
     assert (got.status_code, got.headers["retry-after"]) == (429, "5")
-    client.app.state.service.uploads = 0
+    client.app.state.service.uploads = asyncio.Semaphore(4)
     assert make(client).status_code == 201
 
 

@@ -33,6 +33,7 @@ from infinipot.server.scheduler.requests import (
     Request,
 )
 from infinipot.server.scheduler.scheduler import Scheduler
+from infinipot.server.settings import Settings
 from infinipot.store import open_store
 from infinipot.testing.model import ToyModel
 from infinipot.testing.tokenizer import ByteTokenizer
@@ -90,7 +91,7 @@ async def serving(
     model = Slow()
     engine = Engine("toy", "chat", model, tokenizer or Endless(), "float32", "0" * 64)  # type: ignore[arg-type]
     recipe = Recipe.named(capacity=CAPACITY, tail=tail, format="chat", catalyst="general short")
-    scheduler = Scheduler(engine, recipe, open_store(str(tmp_path / "pots")), **sizes)
+    scheduler = Scheduler(engine, recipe, open_store(str(tmp_path / "pots")), Settings(**sizes))
     scheduler.start()
     try:
         yield scheduler, model
@@ -372,7 +373,7 @@ def test_memory_is_known_and_what_cannot_be_bounded_refused(tmp_path: Path) -> N
     go(work)
     engine = Engine("toy", "chat", ToyModel(), ByteTokenizer())  # type: ignore[arg-type]
     with pytest.raises(ConfigError, match="does not bound memory"):
-        Scheduler(engine, Recipe.named("full"), open_store(str(tmp_path)))
+        Scheduler(engine, Recipe.named("full"), open_store(str(tmp_path)), Settings())
 
 
 def test_wrong_requests_are_the_caller_s(tmp_path: Path) -> None:

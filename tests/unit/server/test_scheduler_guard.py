@@ -18,6 +18,7 @@ from infinipot.recipes.recipe import Recipe
 from infinipot.server.http.metrics import Metrics, RequestMetrics
 from infinipot.server.scheduler.requests import ChatRequest, CompletionRequest, FaultError, Message, Reading
 from infinipot.server.scheduler.scheduler import Scheduler
+from infinipot.server.settings import Settings
 from infinipot.store import open_store
 from infinipot.text.tokenizer import Format, Frame
 
@@ -135,7 +136,7 @@ def test_told_to_stop_while_it_warms_up_it_never_starts(tmp_path: Path) -> None:
     model = Slow()
     engine = Engine("toy", "chat", model, Endless(), "float32", "0" * 64)  # type: ignore[arg-type]
     recipe = Recipe.named(capacity=CAPACITY, format="chat", catalyst="general short")
-    scheduler = Scheduler(engine, recipe, open_store(str(tmp_path)))
+    scheduler = Scheduler(engine, recipe, open_store(str(tmp_path)), Settings())
     model.may.clear()
     starting = threading.Thread(target=scheduler.start)
     starting.start()
@@ -167,7 +168,7 @@ def test_an_empty_prompt_is_refused(tmp_path: Path) -> None:
     async def work() -> None:
         engine = Engine("toy", "plain", Slow(), Bare(), "float32", "0" * 64)  # type: ignore[arg-type]
         recipe = Recipe.named(capacity=CAPACITY, format="plain", catalyst="general short")
-        scheduler = Scheduler(engine, recipe, open_store(str(tmp_path)))
+        scheduler = Scheduler(engine, recipe, open_store(str(tmp_path)), Settings())
         scheduler.start()
         try:
             for request in (CompletionRequest("t", "", OPTIONS), chat("")):

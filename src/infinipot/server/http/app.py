@@ -1,7 +1,5 @@
 """The whole app: routes behind limits, behind the key, counted; its scheduler starts and stops with it."""
 
-from __future__ import annotations
-
 import asyncio
 import logging
 from collections.abc import AsyncIterator
@@ -13,7 +11,7 @@ from starlette.middleware import Middleware
 
 from infinipot import __version__
 from infinipot.server.http import errors, pots, routes
-from infinipot.server.http.auth import AuthMiddleware, SecurityHeaders
+from infinipot.server.http.auth import AuthMiddleware
 from infinipot.server.http.limits import LimitsMiddleware
 from infinipot.server.http.metrics import MetricsMiddleware
 from infinipot.server.http.service import Service
@@ -34,10 +32,7 @@ KEYS = {
 
 
 def create_app(settings: Settings, scheduler: Scheduler, ready_first: bool = False) -> FastAPI:
-    """Return the app, with which its scheduler starts and stops.
-
-    With `ready_first` nothing is answered before the scheduler is ready: for Ray, which does not ask /ready.
-    """
+    """Return the app, with which its scheduler starts and stops; with `ready_first`, before any answer."""
     service = Service(settings, scheduler)
 
     @asynccontextmanager
@@ -67,7 +62,6 @@ def create_app(settings: Settings, scheduler: Scheduler, ready_first: bool = Fal
         exception_handlers=errors.HANDLERS,
         middleware=[  # the first is the outermost
             Middleware(MetricsMiddleware, metrics=service.metrics),
-            Middleware(SecurityHeaders),
             Middleware(AuthMiddleware, settings=settings),
             Middleware(LimitsMiddleware, settings=settings),
         ],

@@ -1,12 +1,8 @@
-"""A key for every path and method, known or not, but `GET /health`.
+"""A key for every path and method, known or not, but `GET /health`; never in an address, which is logged.
 
-Keys come as `Authorization: Bearer KEY`, as `X-API-Key: KEY`, or, for browsers and `curl -u`, as the password
-of HTTP Basic. Never in an address: addresses are logged.
-A browser must not be used against its owner either: what another site's page sends is refused, and where
-no key is set, so is a name that merely points here (DNS rebinding); and headers tell it to load nothing else.
+A browser must not be used against its owner: what another site's page sends is refused, and where no key
+is set, so is a name that merely points here (DNS rebinding); and headers tell it to load nothing else.
 """
-
-from __future__ import annotations
 
 import base64
 from urllib.parse import urlsplit
@@ -23,12 +19,9 @@ OTHER_SITE = "a page of another site may not use this server: open the server's 
 OTHER_NAME = "this server answers to localhost only while its operator has set no key: ask localhost"
 OPEN = {("/health", "GET"), ("/health", "HEAD")}
 LOCAL_NAMES = frozenset({"localhost", "127.0.0.1", "::1"})
-
-
+POLICY = "default-src 'self'; frame-ancestors 'none'; base-uri 'none'; form-action 'none'"
 HEADERS = {
-    "Content-Security-Policy": (
-        "default-src 'self'; frame-ancestors 'none'; base-uri 'none'; form-action 'none'"
-    ),
+    "Content-Security-Policy": POLICY,
     "X-Content-Type-Options": "nosniff",
     "Referrer-Policy": "no-referrer",
     "X-Frame-Options": "DENY",
@@ -37,14 +30,15 @@ HEADERS = {
 }
 
 
-class SecurityHeaders:
-    """ASGI middleware that tells browsers what they may do with any answer of ours."""
+class AuthMiddleware:
+    """ASGI middleware: lets in who may come, notes the tenant, tells browsers what to do with any answer."""
 
-    def __init__(self, app: ASGIApp) -> None:
-        self._app = app
+    def __init__(self, app: ASGIApp, settings: Settings) -> None:
+        self._app, self._keys = app, settings.keys
+        self._names = LOCAL_NAMES | {settings.host} if settings.local and not settings.keys else None
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Serve a request, adding headers."""
+        """Let a request in, or refuse it."""
 
         async def with_headers(message: Message) -> None:
             if message["type"] == "http.response.start":
@@ -53,18 +47,6 @@ class SecurityHeaders:
                     headers.setdefault(name, value)
             await send(message)
 
-        await self._app(scope, receive, with_headers)
-
-
-class AuthMiddleware:
-    """ASGI middleware that lets in who may come, and notes the tenant in the request's state."""
-
-    def __init__(self, app: ASGIApp, settings: Settings) -> None:
-        self._app, self._keys = app, settings.keys
-        self._names = LOCAL_NAMES | {settings.host} if settings.local and not settings.keys else None
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Let a request in, or refuse it."""
         if scope["type"] == "websocket":  # no route of ours is one
             await send({"type": "websocket.close", "code": 1008})
             return
@@ -75,9 +57,9 @@ class AuthMiddleware:
                 answer = respond(refused)
                 if refused.status == 401:
                     answer.headers["WWW-Authenticate"] = 'Basic realm="infinipot", charset="UTF-8"'
-                await answer(scope, receive, send)
+                await answer(scope, receive, with_headers)
                 return
-        await self._app(scope, receive, send)
+        await self._app(scope, receive, with_headers)
 
     def _tenant(self, method: str, headers: Headers) -> str:
         """Return whose key came, or refuse the request."""

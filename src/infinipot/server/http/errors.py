@@ -1,9 +1,4 @@
-"""How errors look to a caller: OpenAI's shape, one line that says what to do, whatever went wrong.
-
-The only place that turns the project's errors into HTTP statuses.
-"""
-
-from __future__ import annotations
+"""Errors as HTTP statuses, in OpenAI's shape: one line that says what to do, whatever went wrong."""
 
 import json
 import logging
@@ -21,7 +16,6 @@ from infinipot.server.scheduler.requests import BusyError, FaultError
 from infinipot.server.settings import OPTIONS
 
 log = logging.getLogger("infinipot.server")
-
 # OpenAI's type for a status; others are "server_error" from 500 on, "invalid_request_error" below.
 TYPES = dict.fromkeys((401, 403), "authentication_error") | {404: "not_found_error", 429: "rate_limit_error"}
 HTTP_SAYS = {
@@ -29,8 +23,6 @@ HTTP_SAYS = {
     404: "there is nothing at this address: see /docs",
     405: "this address has no such method: see /docs",
 }
-OUR_FAULT = "the server failed; its log says why"
-CLOSING = "the server is closing: ask again, another one may answer"
 FIELDS = {"max_new_tokens": "max_tokens"}  # options that have another name in a request
 _OPERATOR = {option.name for option in OPTIONS} - {"max_tokens"}
 _PLACE = re.compile(r"(?<![\w.])(?:\w+://|/|[A-Za-z]:\\\\)[^\s',;)]+")  # a path or an address in a message
@@ -63,7 +55,7 @@ def refusal(error: Exception) -> ApiError:
             return ApiError(507 if full else 409, _PLACE.sub("the store", worded(error)), code="pot")
         case InfiniPotError():
             return ApiError(400, worded(error))
-    return ApiError(500, OUR_FAULT)
+    return ApiError(500, "the server failed; its log says why")
 
 
 def worded(error: InfiniPotError) -> str:
@@ -108,7 +100,7 @@ async def on_error(_: Request, error: Exception) -> Response:
     return respond(refusal(error))
 
 
-KINDS: tuple[type[Exception], ...] = (InfiniPotError, HTTPException, RequestValidationError, Exception)
+KINDS = (InfiniPotError, HTTPException, RequestValidationError, Exception)
 HANDLERS: dict[int | type[Exception], Any] = dict.fromkeys(KINDS, on_error)
 
 

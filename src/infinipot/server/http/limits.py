@@ -1,9 +1,4 @@
-"""How much a request may bring, and how slowly: counted as it comes, before anything is parsed.
-
-Small bodies are taken in whole, within a budget that all requests share. Uploads pass through as they come.
-"""
-
-from __future__ import annotations
+"""How much a request may bring, and how slowly: counted as it comes, before anything is parsed."""
 
 import asyncio
 import codecs
@@ -20,14 +15,13 @@ MOST_VALUES = 200_000  # strings, objects, arrays and what stands between commas
 # Bodies of the largest size that are held at the same time. Parsed and split into tokens one takes eight
 # times as much, which must fit into the bound that the server prints.
 SHARED = 3
-
 # A string as one match, whatever is in it, also one that does not end: possessive, and never tried twice, so
 # that the time is linear in the body's length.
 _STRUCTURE = re.compile(rb'"(?:[^"\\]++|\\.)*+(?:"|\\?\Z)|[\[\]{},]', re.DOTALL)
 
 
 class LimitsMiddleware:
-    """ASGI middleware: body sizes, JSON's shape, and clients that stop sending."""
+    """ASGI middleware: takes small bodies in whole, within a shared budget, and passes uploads through."""
 
     def __init__(self, app: ASGIApp, settings: Settings) -> None:
         self._app, self._settings = app, settings
@@ -67,8 +61,7 @@ class LimitsMiddleware:
                 body += part
                 self._held += len(part)
                 if self._held > SHARED * self._settings.max_body:
-                    said = "too many large requests at once: try again"
-                    raise ApiError(429, said, code="busy", retry_s=1)
+                    raise ApiError(429, "too many large requests at once: try again", code="busy", retry_s=1)
             check_structure(whole := bytes(body))
         except BaseException:
             self._held -= len(body)

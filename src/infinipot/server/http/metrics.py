@@ -1,13 +1,9 @@
-"""Numbers for Prometheus, in a registry of their own: two servers in one process do not mix.
-
-Labels are a route's pattern, never an address: no tenant's names, and a bounded number of series.
-"""
-
-from __future__ import annotations
+"""Numbers for Prometheus. Labels are a route's pattern, never an address: a bounded number of series."""
 
 import logging
 import time
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
@@ -16,7 +12,6 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from infinipot.server.scheduler.requests import Answered, Event, Piece, Reading
 
 log = logging.getLogger("infinipot.access")
-
 KNOWN = frozenset({"GET", "HEAD", "POST", "PUT", "DELETE", "PATCH", "OPTIONS"})
 SECONDS = (0.01, 0.03, 0.1, 0.3, 1, 3, 10, 30, 100, 300, 1000)
 GAUGES = {
@@ -27,26 +22,19 @@ GAUGES = {
     "memory_bytes": "Bytes this process holds.",
     "memory_bound_bytes": "Bytes it said at the start that it would hold at most.",
 }
-State = Callable[[], dict[str, Any]]
 
 
 class Metrics:
     """Everything that is counted."""
 
-    def __init__(self, state: State) -> None:
-        self.registry = CollectorRegistry()
+    def __init__(self, state: Callable[[], dict[str, Any]]) -> None:
+        self.registry = CollectorRegistry()  # its own: two servers in one process do not mix
+        ours: dict[str, Any] = {"namespace": "infinipot", "registry": self.registry}
         for name, help in GAUGES.items():  # the scheduler's own numbers, at the moment they are asked for
-            gauge = Gauge(f"infinipot_{name}", help, registry=self.registry)
-            gauge.set_function(lambda name=name: state()[name])  # type: ignore[misc]
-
-        def counter(name: str, help: str, *labels: str) -> Counter:
-            return Counter(f"infinipot_{name}", help, labels, registry=self.registry)
-
-        def histogram(name: str, help: str, *labels: str) -> Histogram:
-            return Histogram(f"infinipot_{name}", help, labels, buckets=SECONDS, registry=self.registry)
-
-        self.requests = counter("requests", "Requests.", "route", "method", "status")
-        self.seconds = histogram("request_seconds", "Time of a request.", "route")
+            Gauge(name, help, **ours).set_function(lambda name=name: state()[name])  # type: ignore[misc]
+        counter, histogram = partial(Counter, **ours), partial(Histogram, **ours, buckets=SECONDS)
+        self.requests = counter("requests", "Requests.", ("route", "method", "status"))
+        self.seconds = histogram("request_seconds", "Time of a request.", ("route",))
         self.first = histogram("first_token_seconds", "Time from a request to the first text of its answer.")
         self.read = counter("tokens_read", "Tokens read.")
         self.cached = counter("tokens_cached", "Tokens known before.")
@@ -59,20 +47,16 @@ class RequestMetrics:
 
     def __init__(self, metrics: Metrics) -> None:
         self._metrics, self._started = metrics, time.perf_counter()
-        self._processed: int | None = None
-        self._cycles: int | None = None
+        self._last: Reading | None = None
         self._answering = False
 
     def see(self, event: Event) -> None:
         """Take note of an event."""
         if isinstance(event, Reading):
-            before = event.cached if self._processed is None else self._processed
-            self._metrics.read.inc(max(0, event.processed - before))
-            self._processed = event.processed
-            cycles = event.progress.cycles
-            if self._cycles is not None:  # before the first event a kept pot has cycles of its own
-                self._metrics.cycles.inc(max(0, cycles - self._cycles))
-            self._cycles = cycles
+            last, self._last = self._last, event
+            self._metrics.read.inc(max(0, event.processed - (last.processed if last else event.cached)))
+            if last:  # before the first event a kept pot has cycles of its own
+                self._metrics.cycles.inc(max(0, event.progress.cycles - last.progress.cycles))
         elif isinstance(event, Piece) and not self._answering:
             self._answering = True
             self._metrics.first.observe(time.perf_counter() - self._started)

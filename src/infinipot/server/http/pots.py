@@ -1,7 +1,5 @@
 """`/v1/pots`: texts of any size into kept pots, and kept pots as files. A tenant sees its own only."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 from collections.abc import Callable, Iterator
@@ -21,19 +19,15 @@ from infinipot.server.http.service import SSE, Caller, EventStream, Sent, sent
 from infinipot.server.http.uploads import UPLOAD, exported, received
 from infinipot.server.scheduler.requests import Event, Kept, Reading, ReadIntoPot
 from infinipot.store import Card, PotStore
-from infinipot.store.names import check
+from infinipot.store.base import check
 
 router = APIRouter(prefix="/v1/pots", tags=["pots"])
 T = TypeVar("T")
-
 Name = Annotated[str, InPath(max_length=256, description="Up to 64 of A-Z a-z 0-9 . _ -")]
 Title = Annotated[str | None, Query(max_length=256, description="For people; the name otherwise.")]
 Replace = Annotated[bool, Query(description="Replace a pot of that name.")]
 Catalyst = Annotated[str, Query(min_length=1, max_length=4096)]
-Streamed = Annotated[
-    bool, Query(alias="stream", description="Say how far reading is, as server-sent events.")
-]
-
+Streamed = Annotated[bool, Query(alias="stream", description="Say how far reading is, as server-sent events")]
 TEXT = {"requestBody": {"required": True, "content": {"text/plain": {"schema": {"type": "string"}}}}}
 FILE_BODY = {"application/octet-stream": {"schema": {"type": "string", "format": "binary"}}}
 FILE = {"requestBody": {"required": True, "content": FILE_BODY}}
@@ -139,7 +133,7 @@ async def _read(caller: Caller, streamed: bool, **wanted: Any) -> Response:
     service.check_open()  # before gigabytes are sent in vain
     async with AsyncExitStack() as stack:
         text = await stack.enter_async_context(received(request, service, text=True))
-        wanted |= {"file": text.path, "sha256": text.sha256, "bytes": text.bytes}
+        wanted |= {"file": text.path, "sha256": text.digest.hexdigest(), "bytes": text.bytes}
         handle = service.submit(ReadIntoPot(caller.tenant, **wanted))
         if not streamed and "text/event-stream" not in request.headers.get("accept", ""):
             _, kept = await caller.outcome(handle, Kept)

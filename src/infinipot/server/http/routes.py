@@ -1,7 +1,5 @@
 """How the server is and what it serves; answers, whole or streamed, in OpenAI's shapes; and the page."""
 
-from __future__ import annotations
-
 import asyncio
 import html
 from collections.abc import Iterator
@@ -20,7 +18,6 @@ from infinipot.server.scheduler import requests
 router = APIRouter(tags=["server"])
 answers = APIRouter(prefix="/v1", tags=["answers"])
 page = APIRouter(include_in_schema=False)
-
 FOLDER = Path(__file__).parents[1] / "page"
 TYPES = {".html": "text/html", ".js": "text/javascript", ".css": "text/css", ".svg": "image/svg+xml"}
 UNAVAILABLE: dict[int | str, dict[str, Any]] = {503: {"description": "Not now."}}

@@ -1,23 +1,17 @@
-"""What requests may say, in OpenAI's words and a few of ours, and what answers look like. No HTTP.
-
-A field that would change the answer and is not served is refused by its name, never dropped in silence.
-"""
-
-from __future__ import annotations
+"""What requests may say, in OpenAI's words and a few of ours, and what answers look like. No HTTP."""
 
 import secrets
 import time
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, Self
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
 
 from infinipot.errors import InputError
+from infinipot.reading.progress import Progress
 from infinipot.reading.sampling import Generation
 from infinipot.server.scheduler.requests import Answered, AnswerOptions, Message, Reading
 from infinipot.store import Card
 
-MOST_MESSAGES = 4096
-MOST_STOPS, MOST_STOP = 4, 256
 USUAL_TOKENS = 1024  # of an answer, where the request does not say
 
 # Fields that say something about the request, not about the answer.
@@ -50,19 +44,19 @@ def _characters(text: str) -> str:
 
 Characters = AfterValidator(_characters)
 Text = Annotated[str, Characters]
-Stop = Annotated[str, Field(min_length=1, max_length=MOST_STOP), Characters]
+Stop = Annotated[str, Field(min_length=1, max_length=256), Characters]
 Name = Annotated[str, Field(max_length=512), Characters]
 Catalyst = Annotated[str, Field(min_length=1, max_length=4096), Characters]
 Whole = Annotated[int, Field(ge=1, strict=True)]
 
 
 class Body(BaseModel):
-    """A part of a request: unknown fields are looked at, not ignored."""
+    """A part of a request; a field that would change the answer and is not served is refused by its name."""
 
     model_config = ConfigDict(extra="allow", allow_inf_nan=False)
 
     @model_validator(mode="after")
-    def _nothing_unserved(self) -> Body:
+    def _nothing_unserved(self) -> Self:
         for name, value in (self.model_extra or {}).items():
             plain = NOTHING.get(name, ())
             asks_nothing = value is None or any(value == p and type(value) is type(p) for p in plain)
@@ -106,7 +100,7 @@ class AnswerBody(Body):
     temperature: float | None = Field(None, ge=0, le=2, description="0, the default: the likeliest token.")
     top_p: float | None = Field(None, gt=0, le=1)
     seed: Annotated[int, Field(ge=-(2**63), lt=2**63, strict=True)] | None = None
-    stop: Stop | Annotated[list[Stop], Field(max_length=MOST_STOPS)] | None = None
+    stop: Stop | Annotated[list[Stop], Field(max_length=4)] | None = None
     n: Annotated[int, Field(ge=1, le=1, strict=True)] | None = None
     catalyst: Catalyst = Field("question", description="question, general, or a text of your own.")
     return_progress: bool = Field(False, description="Say in a stream how far reading is.")
@@ -129,13 +123,13 @@ class AnswerBody(Body):
 class ChatBody(AnswerBody):
     """`POST /v1/chat/completions`."""
 
-    messages: Annotated[list[ChatMessage], Field(min_length=1, max_length=MOST_MESSAGES)]
+    messages: Annotated[list[ChatMessage], Field(min_length=1, max_length=4096)]
     max_completion_tokens: Whole | None = None
     pot: Name | None = Field(None, description="Name of a kept pot the question is about.")
     keep: bool = Field(True, description="Keep the conversation's pot, so that the next turn is quick.")
 
     @model_validator(mode="after")
-    def _ends_with_the_user(self) -> ChatBody:
+    def _ends_with_the_user(self) -> Self:
         if self.messages[-1].role != "user":
             raise ValueError("the last message must be the user's")
         if self.max_completion_tokens is not None:  # the new word for it
@@ -167,26 +161,19 @@ def pot_object(name: str, card: Card) -> dict[str, Any]:
 
 def reading_object(reading: Reading, bytes_total: int) -> dict[str, Any]:
     """Return how far the reading of a file is."""
-    step = reading.progress
-    return {
-        "tokens_read": step.tokens_read,
-        "cycles": step.cycles,
-        "fill": step.fill,
-        "capacity": step.capacity,
-        "seconds": round(step.seconds, 3),
-        "bytes_read": min(bytes_total, reading.bytes),
-        "bytes_total": bytes_total,
-    }
+    step, text = reading.progress, {"bytes_read": min(bytes_total, reading.bytes), "bytes_total": bytes_total}
+    return {"tokens_read": step.tokens_read, "seconds": round(step.seconds, 3), **_pot(step), **text}
+
+
+def _pot(step: Progress) -> dict[str, int | None]:
+    return {"fill": step.fill, "capacity": step.capacity, "cycles": step.cycles}
 
 
 def usage_object(usage: Answered) -> dict[str, Any]:
     """Return true counts: what was known before is part of the prompt, and said to be."""
-    return {
-        "prompt_tokens": usage.prompt,
-        "completion_tokens": usage.completion,
-        "total_tokens": usage.prompt + usage.completion,
-        "prompt_tokens_details": {"cached_tokens": usage.cached},
-    }
+    counts = {"prompt_tokens": usage.prompt, "completion_tokens": usage.completion}
+    details = {"prompt_tokens_details": {"cached_tokens": usage.cached}}
+    return {**counts, "total_tokens": sum(counts.values()), **details}
 
 
 class Answer:
@@ -210,12 +197,9 @@ class Answer:
 
     def progress(self, reading: Reading) -> dict[str, Any]:
         """Return a chunk with llama.cpp's prompt progress, and where the pot stands beside it."""
-        step = reading.progress
         progress = {"total": reading.total, "cache": reading.cached, "processed": reading.processed}
-        return self.chunk() | {
-            "prompt_progress": {**progress, "time_ms": round(reading.seconds * 1000)},
-            "pot": {"fill": step.fill, "capacity": step.capacity, "cycles": step.cycles},
-        }
+        progress["time_ms"] = round(reading.seconds * 1000)
+        return self.chunk() | {"prompt_progress": progress, "pot": _pot(reading.progress)}
 
     def usage(self, usage: Answered) -> dict[str, Any]:
         """Return the last chunk of a stream that was asked for its usage."""

@@ -1,13 +1,11 @@
 """From a route to the scheduler and back, whole or as a stream: who asks, and what if the caller leaves."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import time
-from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager, suppress
-from typing import Annotated, Any, TypeVar, cast
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Sequence
+from contextlib import suppress
+from typing import Annotated, Any, Self, TypeVar, cast
 
 from fastapi import Depends, Request
 from sse_starlette import EventSourceResponse, ServerSentEvent
@@ -16,21 +14,19 @@ from starlette.types import Receive, Scope, Send
 
 from infinipot.errors import InfiniPotError
 from infinipot.server.http import errors
-from infinipot.server.http.errors import CLOSING, ApiError
+from infinipot.server.http.errors import ApiError
 from infinipot.server.http.metrics import Metrics, RequestMetrics
 from infinipot.server.scheduler import requests
 from infinipot.server.scheduler.pot_library import tenant_store
 from infinipot.server.scheduler.scheduler import Scheduler
 from infinipot.server.settings import Settings
-from infinipot.store.names import check
+from infinipot.store.base import check
 from infinipot.text.files import title
 
 T = TypeVar("T")
-LOOK_S = 0.1  # how often it is looked whether a caller has left
 KEEP_ALIVE_S = 15
 SEND_S = 60.0  # a client that takes nothing for so long is let go
 PEEK_S = 1.0  # how long a stream waits for its first event: an error then still has a status of its own
-
 SSE = {"text/event-stream": {"schema": {"type": "string"}}}  # for the OpenAPI document
 Sent = dict[str, str]  # "data", and "event" where it has a name
 
@@ -43,7 +39,7 @@ class Service:
         self.model = title(settings.model)
         self.created = int(time.time())
         self.metrics = Metrics(scheduler.state)
-        self.uploads = 0  # that are being received
+        self.uploads = asyncio.Semaphore(settings.max_uploads)
         self.closing = False
         self.failed: Exception | None = None  # why the scheduler did not start
 
@@ -51,7 +47,7 @@ class Service:
     def obstacle(self) -> str:
         """Why the server takes no work; empty where it does."""
         if self.closing:
-            return CLOSING
+            return "the server is closing: ask again, another one may answer"
         if self.dead:
             return "the server's worker died: its log says why"
         return "" if self.scheduler.ready else "the server is getting ready: try again in a moment"
@@ -71,17 +67,6 @@ class Service:
         """Refuse work that would not be done."""
         if self.obstacle:
             raise ApiError(503, self.obstacle, retry_s=5)
-
-    @contextmanager
-    def one_upload(self) -> Iterator[None]:
-        """Be one of the few uploads that are received at once: they fill a disk."""
-        if self.uploads >= self.settings.max_uploads:
-            raise ApiError(429, "too many uploads at once: try again", code="busy", retry_s=5)
-        self.uploads += 1
-        try:
-            yield
-        finally:
-            self.uploads -= 1
 
     def submit(self, request: requests.Request) -> requests.RequestHandle:
         """Hand in a request, or say why not."""
@@ -128,7 +113,7 @@ class _Caller:
         """Return the text and the last event of a request; give the request up when the caller leaves."""
         task = asyncio.ensure_future(self.service.collect(handle, kind))
         try:
-            while not (await asyncio.wait({task}, timeout=LOOK_S))[0]:
+            while not (await asyncio.wait({task}, timeout=0.1))[0]:
                 if await self.request.is_disconnected():
                     raise ApiError(499, "the client left")
             return task.result()
@@ -156,10 +141,7 @@ def sent(data: dict[str, Any], event: str | None = None) -> Sent:
 
 
 class EventStream(EventSourceResponse):
-    """A request's events as a stream, which gives the request up when it ends, even before its first byte.
-
-    Comments keep the line open. `error` is the name of an event that says what went wrong.
-    """
+    """A request's events as a stream, which gives the request up when it ends, even before its first byte."""
 
     def __init__(
         self,
@@ -167,7 +149,7 @@ class EventStream(EventSourceResponse):
         handle: requests.RequestHandle,
         render: Callable[[requests.Event], Iterable[Sent]],
         opening: Sequence[Sent] = (),
-        error: str | None = None,
+        error: str | None = None,  # name of an event that says what went wrong
     ) -> None:
         self._handle, self._render, self._error = handle, render, error
         self._events = service.events(handle)
@@ -177,7 +159,7 @@ class EventStream(EventSourceResponse):
         super().__init__(self._content, ping=KEEP_ALIVE_S, send_timeout=SEND_S, sep="\n")
         self.ping_message_factory = lambda: ServerSentEvent(comment="keep-alive")
 
-    async def peek(self) -> EventStream:
+    async def peek(self) -> Self:
         """Wait a moment for the first event; raise what went wrong before any came."""
         try:
             await asyncio.wait({self._first}, timeout=PEEK_S)

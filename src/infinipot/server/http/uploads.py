@@ -1,9 +1,4 @@
-"""Files on their way in and out: temporary, hashed and checked as they come, never held in memory.
-
-Each is gone when its request ends, however it ends.
-"""
-
-from __future__ import annotations
+"""Files on their way in and out: hashed and checked as they come, never in memory, gone with the request."""
 
 import asyncio
 import errno
@@ -31,12 +26,7 @@ class Upload:
 
     def __init__(self, path: Path, text: bool) -> None:
         self.path, self.bytes = path, 0
-        self._digest, self._decoder = hashlib.sha256(), Decoder(UPLOAD) if text else None
-
-    @property
-    def sha256(self) -> str:
-        """Digest of what has come."""
-        return self._digest.hexdigest()
+        self.digest, self._decoder = hashlib.sha256(), Decoder(UPLOAD) if text else None
 
     def take(self, file: IO[bytes], data: bytes, last: bool = False) -> None:
         """Write some bytes."""
@@ -44,7 +34,7 @@ class Upload:
             self._decoder.push(data)
             if last:
                 self._decoder.end()
-        self._digest.update(data)
+        self.digest.update(data)
         self.bytes += file.write(data)
         file.flush()  # so that a full disk is noticed here
 
@@ -54,8 +44,10 @@ async def received(request: Request, service: Service, text: bool) -> AsyncItera
     """Take in the body; of a text, every byte is checked to be UTF-8 before the next is read."""
     async with _folder(service.settings.spool) as folder:
         upload = Upload(folder / "upload", text)
-        with service.one_upload(), upload.path.open("wb") as file:
-            await _receive(request, upload, file)
+        if service.uploads.locked():  # uploads fill a disk
+            raise ApiError(429, "too many uploads at once: try again", code="busy", retry_s=5)
+        async with service.uploads:
+            await _receive(request, upload)
         yield upload
 
 
@@ -84,15 +76,16 @@ def _blocks(file: IO[bytes]) -> Iterator[bytes]:
             yield block
 
 
-async def _receive(request: Request, upload: Upload, file: IO[bytes]) -> None:
+async def _receive(request: Request, upload: Upload) -> None:
     waiting = bytearray()
     try:
-        async for part in request.stream():
-            waiting += part
-            if len(waiting) >= BLOCK:
-                await asyncio.to_thread(upload.take, file, bytes(waiting))
-                waiting.clear()
-        await asyncio.to_thread(upload.take, file, bytes(waiting), last=True)
+        with upload.path.open("wb") as file:
+            async for part in request.stream():
+                waiting += part
+                if len(waiting) >= BLOCK:
+                    await asyncio.to_thread(upload.take, file, bytes(waiting))
+                    waiting.clear()
+            await asyncio.to_thread(upload.take, file, bytes(waiting), last=True)
     except ClientDisconnect:
         raise ApiError(499, "the client left before the upload was whole") from None
     except OSError as error:

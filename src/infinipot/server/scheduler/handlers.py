@@ -5,8 +5,6 @@ answers; it is sent what it waited for: the future's result, or the sequence's n
 It returns its last event, which is put once the slot is free. Knows neither threads nor HTTP.
 """
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable, Generator
 from concurrent.futures import Future
@@ -45,17 +43,12 @@ class Running:
     waits: Future[Any] | None = None  # for the disk
 
     def __post_init__(self) -> None:
-        self.steps = _handler(self)
+        self.steps: Steps[requests.Event] = _HANDLERS[type(self.handle.request)](self, self.handle.request)
 
     @property
     def reader(self) -> Reader:
         """The slot's reader."""
         return self.slot.reader
-
-    @property
-    def longest(self) -> int:
-        """Tokens of a message that are asked as they are, not distilled first."""
-        return max(1, self.reader.config.capacity // 4)
 
     def state(self) -> dict[str, Any]:
         """Return what an operator sees of the request."""
@@ -64,25 +57,14 @@ class Running:
         return {"busy": True, "kind": "answering" if self.sequence else "reading", **numbers}
 
 
-def _handler(running: Running) -> Steps[requests.Event]:
-    match running.handle.request:
-        case requests.ChatRequest() as chat:
-            return _chat(running, chat)
-        case requests.CompletionRequest() as completion:
-            return _complete(running, completion)
-        case requests.ReadIntoPot() as text:
-            return _read_into_pot(running, text)
-
-
 def _chat(running: Running, request: requests.ChatRequest) -> Steps[requests.Event]:
     """Read what is new of a conversation, and answer."""
     reader, cached, about = running.reader, running.slot.tokens, request.pot is not None
     _set_question(reader, request.options, request.messages[-1].content)
     if about and not running.known:
         reader.restore((yield running.background(running.library.load, request.pot))[0])
-    prompt = prompts.conversation(
-        request.messages, reader.tokenizer, running.format, running.known, about, running.longest
-    )
+    asked, capacity = request.messages, reader.config.capacity
+    prompt = prompts.conversation(asked, reader.tokenizer, running.format, running.known, about, capacity)
     answer, answered = yield from _answer(running, prompt, cached, request.options)
     if request.keep and answer is not None:
         whole = [*request.messages, requests.Message("assistant", answer)]
@@ -93,8 +75,9 @@ def _chat(running: Running, request: requests.ChatRequest) -> Steps[requests.Eve
 
 def _complete(running: Running, request: requests.CompletionRequest) -> Steps[requests.Event]:
     """Read a text, and go on from its end."""
-    _set_question(running.reader, request.options, request.text)
-    prompt = prompts.continuation(request.text, running.reader.tokenizer, running.format, running.longest)
+    reader = running.reader
+    _set_question(reader, request.options, request.text)
+    prompt = prompts.continuation(request.text, reader.tokenizer, running.format, reader.config.capacity)
     return (yield from _answer(running, prompt, 0, request.options))[1]
 
 
@@ -162,3 +145,10 @@ def _answer(
     give(text.flush())
     answered = requests.Answered(text.finish_reason(most), total, cached, text.tokens)
     return None if text.stopped else text.text, answered
+
+
+_HANDLERS: dict[type[requests.Request], Callable[..., Steps[requests.Event]]] = {
+    requests.ChatRequest: _chat,
+    requests.CompletionRequest: _complete,
+    requests.ReadIntoPot: _read_into_pot,
+}

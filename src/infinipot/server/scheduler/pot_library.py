@@ -1,7 +1,5 @@
 """One tenant's kept pots, as the scheduler uses them: only pots that fit this server's model and recipe."""
 
-from __future__ import annotations
-
 from contextlib import ExitStack
 
 import torch
@@ -23,12 +21,6 @@ COMPUTED = ("keys", "values", "anchors", "last")  # the last part of the names o
 def tenant_store(store: PotStore, tenant: str) -> PotStore:
     """Return a tenant's pots; without keys there is one tenant, who has what `infinipot read` keeps too."""
     return store if tenant == PUBLIC else store.space(tenant)
-
-
-def _finite(state: State) -> bool:
-    """Say whether all that is computed with is finite: a NaN would spread to the pot's next user."""
-    used = (t for name, t in state.tensors.items() if name.rpartition(".")[2] in COMPUTED and t.numel())
-    return all(bool(torch.isfinite(end)) for tensor in used for end in tensor.aminmax())
 
 
 class PotLibrary:
@@ -64,7 +56,9 @@ class PotLibrary:
         state, loaded = self.store.load(name)
         if loaded != card:  # replaced since it was looked at
             raise StoreError(f"pot '{name}' was replaced while it was read: try again")
-        if not _finite(state):
+        used = (t for name, t in state.tensors.items() if name.rpartition(".")[2] in COMPUTED and t.numel())
+        # A NaN would spread to the pot's next user.
+        if not all(bool(torch.isfinite(end)) for tensor in used for end in tensor.aminmax()):
             raise StoreError(f"pot '{name}' holds numbers that are none: read its text again")
         return state, loaded
 

@@ -1,9 +1,4 @@
-"""A conversation as tokens: what is read into the pot, and the end of it, which is asked.
-
-The last message is never distilled before it is answered; of one too long for that, its end is not.
-"""
-
-from __future__ import annotations
+"""A conversation as tokens: what is read into the pot, and the last message, or its end, which is asked."""
 
 import hashlib
 import json
@@ -22,7 +17,7 @@ BLOCK = 4096  # ids handed over at once
 class Prompt:
     """A request's tokens."""
 
-    head: array[int]  # to be read; compact, since there may be millions
+    head: "array[int]"  # to be read; compact, since there may be millions
     tail: list[int]  # to be answered
 
     @property
@@ -36,14 +31,11 @@ class Prompt:
 
 
 def conversation(
-    messages: Sequence[Message], tokenizer: Tokenizer, format: Format, known: int, after_text: bool, most: int
+    messages: Sequence[Message], tokenizer: Tokenizer, format: Format, known: int, about: bool, capacity: int
 ) -> Prompt:
-    """Return the tokens of a conversation whose first `known` messages are in the pot already.
-
-    `after_text`: the pot holds a text and the conversation is about it. `most`: longest tail.
-    """
+    """Return the tokens of a conversation whose first `known` messages, or the text it is about, are read."""
     around = tokenizer.dialogue([message.role for message in messages], format)
-    if after_text:
+    if about:
         around[0] = tokenizer.frame(format).ask_before
     ids = array("i")
     for before, message in list(zip(around, messages, strict=False))[known:-1]:
@@ -51,25 +43,25 @@ def conversation(
     start = len(ids)
     _add(ids, tokenizer, around[-2], messages[-1].content)
     ids.extend(around[-1])
-    return _cut(ids, start, most)
+    return _cut(ids, start, capacity)
 
 
-def continuation(text: str, tokenizer: Tokenizer, format: Format, most: int) -> Prompt:
+def continuation(text: str, tokenizer: Tokenizer, format: Format, capacity: int) -> Prompt:
     """Return the tokens of a bare text to go on from."""
     ids = array("i")
     _add(ids, tokenizer, tokenizer.frame(format).opening, text)
-    return _cut(ids, 0, most)
+    return _cut(ids, 0, capacity)
 
 
-def _add(ids: array[int], tokenizer: Tokenizer, before: Sequence[int], text: str) -> None:
+def _add(ids: "array[int]", tokenizer: Tokenizer, before: Sequence[int], text: str) -> None:
     ids.extend(before)
     for part in tokenizer.encode_stream([text]):
         ids.extend(part)
 
 
-def _cut(ids: array[int], start: int, most: int) -> Prompt:
-    """Split off the tail: the last message, which begins at `start`, or the end of it."""
-    at = max(start, len(ids) - most)
+def _cut(ids: "array[int]", start: int, capacity: int) -> Prompt:
+    """Split off what is not distilled first: the last message, which begins at `start`, or its end."""
+    at = max(start, len(ids) - max(1, capacity // 4))
     return Prompt(ids[:at], ids[at:].tolist())
 
 
@@ -82,10 +74,7 @@ def question(text: str) -> str:
 
 
 def conversation_names(tenant: str, pot: str, messages: Sequence[Message]) -> list[str]:
-    """Return a name for every beginning of a conversation, the empty one first.
-
-    Only a caller who knows the whole conversation, and is the same tenant, can name it.
-    """
+    """Return a name for every beginning of a conversation: only a tenant who knows all of it can make one."""
     digest = hashlib.blake2b(json.dumps([tenant, pot]).encode(), digest_size=16)
     found = [digest.hexdigest()]
     for message in messages:

@@ -1,7 +1,5 @@
 """What the scheduler can be asked for, and the events that come back: plain data, no HTTP, no tensors."""
 
-from __future__ import annotations
-
 import asyncio
 import logging
 from collections.abc import AsyncIterator, Callable, Sequence
@@ -16,7 +14,6 @@ from infinipot.reading.progress import Progress
 from infinipot.reading.sampling import Generation
 from infinipot.store import Card
 
-Role = Literal["system", "user", "assistant"]
 log = logging.getLogger("infinipot.server")
 
 
@@ -49,7 +46,7 @@ def error_for_caller(error: BaseException) -> Exception:
 class Message:
     """One message of a conversation."""
 
-    role: Role
+    role: Literal["system", "user", "assistant"]
     content: str
 
 

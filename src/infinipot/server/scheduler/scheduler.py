@@ -1,11 +1,4 @@
-"""One thread, one model, a fixed number of pots: which request reads and which answers next.
-
-Every step makes one forward pass for each request that reads, and one token for all that answer,
-together. Requests wait in a queue of fixed length. What a request raises ends that request alone; only
-an error of the scheduler itself ends the scheduler, which then says so. Knows no HTTP.
-"""
-
-from __future__ import annotations
+"""One thread, one model, a fixed number of pots: which request reads and which answers next. No HTTP."""
 
 import logging
 import threading
@@ -30,6 +23,7 @@ from infinipot.server.scheduler.pot_library import PotLibrary, tenant_store
 from infinipot.server.scheduler.prompts import conversation_names
 from infinipot.server.scheduler.requests import BusyError, FaultError, RequestHandle, error_for_caller
 from infinipot.server.scheduler.slots import MemoryBound, Slots
+from infinipot.server.settings import Settings
 from infinipot.store import PotStore
 
 log = logging.getLogger("infinipot.server")
@@ -37,25 +31,17 @@ SMALL = 256  # tokens read at once on a CPU while a caller waits for the next to
 
 
 class Scheduler:
-    """Serves requests with one model."""
+    """Serves requests with one model; what a request raises ends that request alone."""
 
-    def __init__(
-        self,
-        engine: Engine,
-        recipe: Recipe,
-        store: PotStore,
-        slots: int = 2,
-        conversations: int = 2,
-        queue: int = 32,
-    ) -> None:
+    def __init__(self, engine: Engine, recipe: Recipe, store: PotStore, settings: Settings) -> None:
         if not recipe.preset.bounded:
             raise ConfigError(f"recipe '{recipe.preset.name}' does not bound memory: serve another one")
-        self.engine, self.recipe, self.store, self.longest_queue = engine, recipe, store, queue
-        self.slots = Slots([engine.reader(recipe) for _ in range(slots + conversations)], slots)
+        self.engine, self.recipe, self.store, self.longest_queue = engine, recipe, store, settings.queue
+        readers = [engine.reader(recipe) for _ in range(settings.slots + settings.conversations)]
+        self.slots = Slots(readers, settings.slots)
         self.memory = MemoryBound(engine)
-        self.ready = False
+        self.ready = self._closing = False
         self.failure = ""  # why the scheduler works no more; empty where it does
-        self._closing = False
         self._queue: deque[RequestHandle] = deque()
         self._running: list[Running] = []
         self._batch = DecodeBatch()

@@ -1,9 +1,4 @@
-"""A fixed number of slots, each a reader with its pot, and the bound on memory that follows from them.
-
-The server prints the bound at its start, and never exceeds it.
-"""
-
-from __future__ import annotations
+"""A fixed number of slots, each a reader with its pot, and the bound on memory that follows from them."""
 
 import itertools
 from collections.abc import Callable, Sequence
@@ -48,34 +43,26 @@ class Slots:
         self._clock = itertools.count(1)
 
     @property
-    def busy(self) -> int:
-        """Slots at work."""
-        return sum(slot.busy for slot in self.all)
-
-    @property
     def conversations(self) -> int:
         """Conversations that may go on."""
         return sum(bool(slot.conversation) and not slot.busy for slot in self.all)
 
     def take(self, names: Sequence[str] = ()) -> tuple[Slot, int]:
-        """Return a slot, and how many messages of the conversation with these names its pot holds already.
-
-        Fewer than `at_once` slots must be at work. The conversation longest unused is given up first.
-        """
+        """Return a free slot, and how many messages of the conversation with these names its pot holds."""
         free = [slot for slot in self.all if not slot.busy]
         held = {slot.conversation: slot for slot in free if slot.conversation}
         known = max((index for index, name in enumerate(names) if index and name in held), default=0)
         if known:
             slot = held[names[known]]
         else:
-            slot = min(free, key=lambda one: (bool(one.conversation), one.used))
+            slot = min(free, key=lambda one: (bool(one.conversation), one.used))  # longest unused
             slot.release()
         slot.busy, slot.used = True, next(self._clock)
         return slot, known
 
 
 class MemoryBound:
-    """What was measured while warming up."""
+    """Memory as measured while warming up; the server prints the bound and never exceeds it."""
 
     def __init__(self, engine: Engine) -> None:
         self._device = engine.model.device
@@ -106,8 +93,7 @@ class MemoryBound:
 
     def numbers(self) -> dict[str, int]:
         """Return what is held now, and the bound."""
-        held = {"pots_bytes": self.pots, "memory_bytes": self._now()}
-        return {**held, "memory_bound_bytes": self.bound}
+        return {"pots_bytes": self.pots, "memory_bytes": self._now(), "memory_bound_bytes": self.bound}
 
     def _now(self) -> int:
         if self._device.type == "cuda":

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from infinipot.errors import InputError
-from infinipot.store.names import check
+from infinipot.store.base import check
 from toy_pots import BAD_NAMES
 
 GOOD = ["a", "7", "book", "Moby-Dick_1851.v2", "x" * 64, "console", "com10", "a.b-c_d", "nullable"]
