@@ -1,7 +1,5 @@
 """One module per command: parse, call, print. Nothing heavy is imported before it is needed."""
 
-from __future__ import annotations
-
 import sys
 
 from infinipot.common.extras import needed_for

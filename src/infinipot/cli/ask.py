@@ -1,10 +1,8 @@
 """`infinipot ask`: read files of any length, or take a kept pot; answer one question about them."""
 
-from __future__ import annotations
-
 import time
 from itertools import chain
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated
 
 import typer
 
@@ -16,10 +14,6 @@ from infinipot.reading.catalyst import QUESTION, catalyst_text
 from infinipot.recipes.option import Option
 from infinipot.recipes.options import ANSWER, FILE, JSON, READING, STORE
 from infinipot.store import open_store
-
-if TYPE_CHECKING:
-    from infinipot.reading.reader import Reader
-    from infinipot.recipes.recipe import Recipe
 
 Question = Annotated[str, typer.Argument(help="What to ask.")]
 POT = Option("pot", str, None, "Ask a pot that `infinipot read` kept, in place of files.", metavar="NAME")
@@ -57,22 +51,13 @@ def ask(question: Question, *, given: Given) -> None:
     clock.append(time.perf_counter())
     if given["json"]:
         more = {"pot": pot, "tokens_processed": processed} if kept else {}
+        size = reader.progress().capacity  # null where memory is not bounded
+        counts = {"tokens_read": reader.tokens_read, "cycles": reader.pot.cycles, "capacity": size}
+        about = {"keep": recipe.config.kept if recipe.preset.drops else None, "recipe": recipe.describe()}
         phases = costs(reader, ("load", "read", "answer"), clock)
-        print_json({**report(recipe, reader, answer), **phases, "model": engine.name, **more})
+        print_json({"answer": answer, **counts, **about, **phases, "model": engine.name, **more})
     elif kept:
         taken = f"pot '{pot}' of {kept.card.tokens_read:,} tokens in {clock[2] - clock[1]:.2f} s"
         note(f"{taken}, {processed:,} tokens of question")
     else:
         note(summary(reader, recipe))
-
-
-def report(recipe: Recipe, reader: Reader, answer: str) -> dict[str, Any]:
-    """Return what `--json` tells of an answer, beside its costs."""
-    return {
-        "answer": answer,
-        "tokens_read": reader.tokens_read,
-        "cycles": reader.pot.cycles,
-        "capacity": reader.progress().capacity,  # null where memory is not bounded
-        "keep": recipe.config.kept if recipe.preset.drops else None,
-        "recipe": recipe.describe(),
-    }

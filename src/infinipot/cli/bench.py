@@ -1,7 +1,5 @@
 """`infinipot bench`: speed and memory of recipes on this machine, beside plain transformers."""
 
-from __future__ import annotations
-
 import json
 import sys
 from collections.abc import Generator
@@ -10,9 +8,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from infinipot.cli.expand import Given, with_options
-from infinipot.cli.screen import print_json
+from infinipot.cli.screen import draw, print_json
+from infinipot.common.atomic_files import failing_to
 from infinipot.common.sizes import short
-from infinipot.errors import InputError
 from infinipot.models.catalog import DEFAULT_MODEL
 from infinipot.recipes.option import Option
 from infinipot.recipes.options import DECLARED, DEVICE, DTYPE, JSON, MODEL, POT, RECIPE
@@ -25,7 +23,9 @@ WHAT = "What is measured"
 POTS = tuple(one for one in DECLARED.values() if one.name not in ("capacity", "catalyst"))
 LENGTHS = Option("lengths", int, None, "Tokens of text: 32k,1m.", least=1, shown="32k")
 DOCUMENTS = Option("documents", int, None, "Documents answered at once: 1,8.", least=1)
-OPTIONS = (
+
+
+@with_options(
     replace(MODEL, default=None, shown=DEFAULT_MODEL),
     Option("random", str, None, "Random weights of a shape: llama-3-8b, smollm2, ...", POT, metavar="SHAPE"),
     replace(RECIPE.listed(WHAT), help="Recipes, with commas between."),
@@ -43,9 +43,6 @@ OPTIONS = (
     Option("out", Path, None, "File for the JSON document.", WHAT),
     replace(JSON, group=WHAT),
 )
-
-
-@with_options(*OPTIONS)
 def bench(*, given: Given) -> None:
     """Measure time to first token, reading, decoding and memory on this machine."""
     from infinipot.bench.plan import Plan
@@ -74,25 +71,19 @@ def bench(*, given: Given) -> None:
     if as_json:
         print_json(told)
         return
-    from rich.console import Console
-
     from infinipot.bench.tables import tables
 
-    console = Console(width=None if sys.stdout.isatty() else 100)
-    for part in tables(told):
-        console.print(part, highlight=False)
+    draw(*tables(told), width=None if sys.stdout.isatty() else 100, highlight=False)
 
 
 def write(path: Path, text: str) -> None:
     """Write a file, with its folder."""
-    try:
+    with failing_to(f"write to {path}", "use another `out`"):
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text, "utf-8")
-    except OSError as error:
-        raise InputError(f"cannot write to {path} ({error.strerror})", remedy="use another `out`") from error
 
 
-def drawn(work: Generator[str | Measurement, None, dict[str, Any]], quiet: bool) -> dict[str, Any]:
+def drawn(work: "Generator[str | Measurement, None, dict[str, Any]]", quiet: bool) -> dict[str, Any]:
     """Do the work; say what is being done where a person watches, and a line for every row unless quiet."""
     from rich.console import Console
 

@@ -1,22 +1,15 @@
 """`infinipot chat`: talk for as long as you like, about files if you wish, in a pot of fixed size."""
 
-from __future__ import annotations
-
-import json
 import sys
 from collections.abc import Iterator
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 from infinipot.cli import given as g
 from infinipot.cli.expand import Given, flag, with_options
-from infinipot.cli.screen import note, stream_answer, summary, watch_reading
+from infinipot.cli.screen import note, print_json, stream_answer, summary, watch_reading
 from infinipot.errors import InputError
 from infinipot.reading.catalyst import catalyst_text
 from infinipot.recipes.options import ANSWER, DIALOGUE, FILE, FORMAT, JSON, READING, changed
-
-if TYPE_CHECKING:
-    from infinipot.reading.reader import Reader
 
 FILES = replace(FILE, help="UTF-8 text to read before the talk; repeat for several.")
 TALKING = tuple(replace(one, shown=DIALOGUE) if one is FORMAT else one for one in READING)
@@ -43,17 +36,14 @@ def chat(*, given: Given) -> None:
         note(summary(reader, recipe))
     for message in _messages():
         try:
-            _reply(reader, reader.chat(message, wanted), given["json"])
+            pieces = reader.chat(message, wanted)
+            if given["json"]:
+                reply = "".join(pieces).strip()
+                print_json({"reply": reply, "cycles": reader.pot.cycles, "fill": reader.pot.fill})
+            else:
+                stream_answer(pieces)
         except InputError as error:  # a message too long for the pot is no reason to end the talk
             note(f"infinipot: {error.worded(flag)}")
-
-
-def _reply(reader: Reader, pieces: Iterator[str], as_json: bool) -> None:
-    if as_json:
-        reply = {"reply": "".join(pieces).strip(), "cycles": reader.pot.cycles, "fill": reader.pot.fill}
-        print(json.dumps(reply, ensure_ascii=False), flush=True)
-    else:
-        stream_answer(pieces)
 
 
 def _messages() -> Iterator[str]:
@@ -63,9 +53,9 @@ def _messages() -> Iterator[str]:
         if person:
             print("\x1b[1m> \x1b[0m", end="", file=sys.stderr, flush=True)
         try:
-            line = sys.stdin.readline()
+            line = sys.stdin.readline().strip()
         except UnicodeDecodeError as error:
             raise InputError("standard input is not UTF-8 text") from error
-        if not line.strip() or line.strip() == "/quit":
+        if line in ("", "/quit"):
             return
-        yield line.strip()
+        yield line

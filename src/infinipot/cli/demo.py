@@ -1,14 +1,12 @@
 """`infinipot demo`: a long logbook, a small pot, three questions; beside it, truncation and full KV."""
 
-from __future__ import annotations
-
 import random
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from infinipot.cli import given as g
 from infinipot.cli.expand import Given, with_options
-from infinipot.cli.screen import gigabytes, note, plain_table, print_json, summary, watch_reading
+from infinipot.cli.screen import draw, gigabytes, note, plain_table, print_json, summary, watch_reading
 from infinipot.models.catalog import DEFAULT_MODEL
 from infinipot.models.memory import peak_memory_bytes
 from infinipot.recipes.option import Option
@@ -19,14 +17,11 @@ if TYPE_CHECKING:
 
 DAYS = Option("days", int, 620, "Length of the logbook; a day is about 52 tokens.", least=10)
 SIZE, SEED = changed((SIZES["capacity"], ANSWER[2]), capacity=2048, seed=0)
-ANSWER_TOKENS = 12
+VERDICTS = {True: "[green]✓ {}[/green]", False: "[red]✗ {}[/red]"}
 ROUTINE = (
-    "The lamp was lit at dusk.",
-    "The wind was light and the sea was calm.",
-    "All instruments were checked and found in order.",
-    "Two boats passed by and no one came ashore.",
-    "The lamp was put out at dawn.",
-    "There is nothing else to report.",
+    "The lamp was lit at dusk. The wind was light and the sea was calm. All instruments were checked and "
+    "found in order. Two boats passed by and no one came ashore. The lamp was put out at dawn. There is "
+    "nothing else to report."
 )
 SUBJECTS = ("the pass key of the tower", "the number of the spare lamp", "the radio code of the harbour")
 OPENING = "This is the logbook of a lighthouse. Most days are the same, but some entries matter."
@@ -36,18 +31,15 @@ For real prose take a larger model (1.1 GB download):
   infinipot ask --model qwen2.5-coder-1.5b --file book.txt "Who is the captain of the ship?\""""
 
 
-@dataclass(frozen=True)
-class Fact:
+class Fact(NamedTuple):
     """Something worth remembering, and the question about it."""
 
-    statement: str
     question: str
     answer: str
     depth: float
 
 
-@dataclass(frozen=True)
-class Logbook:
+class Logbook(NamedTuple):
     """The text and its facts, in the order they appear."""
 
     text: str
@@ -55,20 +47,15 @@ class Logbook:
 
 
 def logbook(days: int = 1000, seed: int = 0, depths: tuple[float, ...] = (0.05, 0.5, 0.95)) -> Logbook:
-    """Write a logbook of that many days (about 52 tokens each) with one fact at each depth.
-
-    Made from a seed, so nothing is shipped and nothing can be memorised. Most days are the same, as in real
-    logs; varied prose would be too hard for a model as small as the embedded one.
-    """
+    """Write a logbook of days that are alike but for the facts: varied prose is too hard for small models."""
     source = random.Random(seed)
-    entries = [" ".join(ROUTINE)] * days
+    entries = [ROUTINE] * days
     facts = []
     for subject, depth in zip(SUBJECTS, depths, strict=False):
         answer = str(source.randint(10000, 99999))
         name = subject[0].upper() + subject[1:]
-        statement = f"{name} is {answer}. Remember it. {answer} is {subject}."
-        facts.append(Fact(statement, f"What is {subject}? {name} is", answer, depth))
-        entries[int(depth * (days - 1))] += f"\n{statement}"
+        facts.append(Fact(f"What is {subject}? {name} is", answer, depth))
+        entries[int(depth * (days - 1))] += f"\n{name} is {answer}. Remember it. {answer} is {subject}."
     return Logbook("\n".join((OPENING, *entries)), tuple(facts))
 
 
@@ -95,55 +82,37 @@ def demo(*, given: Given) -> None:
         _show(rows, costs, reader, given["model"])
 
 
-def _row(fact: Fact, reader: Reader, short: Reader) -> dict[str, Any]:
+def _row(fact: Fact, reader: "Reader", short: "Reader") -> dict[str, Any]:
     from infinipot.reading.sampling import Generation
 
-    wanted = Generation(ANSWER_TOKENS)
-    pot, cut = reader.ask(fact.question, wanted), short.ask(fact.question, wanted)
-    return {
-        "depth": fact.depth,
-        "question": fact.question,
-        "truth": fact.answer,
-        "pot": pot,
-        "pot_right": pot.startswith(fact.answer),
-        "truncated": cut,
-        "truncated_right": cut.startswith(fact.answer),
-    }
+    row: dict[str, Any] = {"depth": fact.depth, "question": fact.question, "truth": fact.answer}
+    for name, asked in (("pot", reader), ("truncated", short)):
+        said = asked.ask(fact.question, Generation(12))
+        row |= {name: said, f"{name}_right": said.startswith(fact.answer)}
+    return row
 
 
-def _costs(reader: Reader) -> dict[str, Any]:
+def _costs(reader: "Reader") -> dict[str, Any]:
     """What the pot holds, and what holding every token would have taken."""
     layers = reader.pot.pot_layers
     entry = sum((layer.keys[:, :, :1].nbytes + layer.values[:, :, :1].nbytes) for layer in layers)
     step = reader.progress()
-    return {
-        "tokens_read": step.tokens_read,
-        "seconds": round(step.seconds, 1),
-        "cycles": step.cycles,
-        "capacity": step.capacity,
-        "pot_bytes": reader.pot.nbytes,
-        "full_kv_bytes": entry * reader.pot.tokens,
-        "peak_memory_bytes": peak_memory_bytes(str(reader.model.device)),
-    }
+    read = {"tokens_read": step.tokens_read, "seconds": round(step.seconds, 1), "cycles": step.cycles}
+    held = {"pot_bytes": reader.pot.nbytes, "full_kv_bytes": entry * reader.pot.tokens}
+    peak = peak_memory_bytes(str(reader.model.device))
+    return {**read, "capacity": step.capacity, **held, "peak_memory_bytes": peak}
 
 
-def _show(rows: list[dict[str, Any]], costs: dict[str, Any], reader: Reader, model: str) -> None:
-    from rich.console import Console
-
-    console, size = Console(), f"{costs['capacity']:,}"
-    table = plain_table(("AT", "QUESTION", "TRUTH", f"POT OF {size}", f"TRUNCATED TO {size}"))
-    for row in rows:
-        said = (_verdict(row[which], row[f"{which}_right"]) for which in ("pot", "truncated"))
-        table.add_row(f"{row['depth']:.0%}", row["question"], row["truth"], *said)
-    console.print(table)
-    pot, full = gigabytes(costs["pot_bytes"]), gigabytes(costs["full_kv_bytes"])
-    console.print(f"\n{summary(reader)}\n{HELD.format(pot, full)}\n")
-    if model == DEFAULT_MODEL:
-        console.print(LARGER.format(model), highlight=False)
-
-
-def _verdict(answer: str, right: bool) -> str:
+def _show(rows: list[dict[str, Any]], costs: dict[str, Any], reader: "Reader", model: str) -> None:
     from rich.markup import escape
 
-    said = escape(answer.split("\n")[0][:28])
-    return f"[green]✓ {said}[/green]" if right else f"[red]✗ {said}[/red]"
+    size = f"{costs['capacity']:,}"
+    table = plain_table(("AT", "QUESTION", "TRUTH", f"POT OF {size}", f"TRUNCATED TO {size}"))
+    for row in rows:
+        answers = ((VERDICTS[row[f"{which}_right"]], row[which]) for which in ("pot", "truncated"))
+        said = (verdict.format(escape(answer.split("\n")[0][:28])) for verdict, answer in answers)
+        table.add_row(f"{row['depth']:.0%}", row["question"], row["truth"], *said)
+    pot, full = gigabytes(costs["pot_bytes"]), gigabytes(costs["full_kv_bytes"])
+    draw(table, f"\n{summary(reader)}\n{HELD.format(pot, full)}\n")
+    if model == DEFAULT_MODEL:
+        draw(LARGER.format(model), highlight=False)

@@ -1,9 +1,4 @@
-"""`infinipot eval`: any recipes on a task, one row an example; a run that was stopped goes on.
-
-On a terminal a bar with what is left, then one line a cell.
-"""
-
-from __future__ import annotations
+"""`infinipot eval`: any recipes on a task, one row an example. `infinipot report`: pages out of such runs."""
 
 import sys
 import time
@@ -18,14 +13,14 @@ import typer
 
 from infinipot.cli import given as g
 from infinipot.cli.expand import Given, with_options
-from infinipot.cli.screen import BAR, ELAPSED, LEFT, bars, note, plain_table, print_json
+from infinipot.cli.screen import BAR, ELAPSED, LEFT, bars, draw, note, plain_table, print_json
 from infinipot.errors import ConfigError
 from infinipot.eval.tasks.task import make, task_options, tasks
 from infinipot.recipes.option import Option
 from infinipot.recipes.options import CHOICE, DECLARED, ENGINE, FORMAT, JSON, RECIPE, SET
 
 if TYPE_CHECKING:
-    from infinipot.eval.evaluate import Evaluation, Step, Workers
+    from infinipot.eval.evaluate import Step, Workers
     from infinipot.eval.grid import Grid
 
 EVERY = 30.0  # seconds between lines where nobody watches a bar
@@ -52,6 +47,7 @@ WORK = (
     Option("batch", int, None, _BATCH, RUN, least=1, shown="8 on a GPU, else 1"),
 )
 GRIDS = (*(one.listed(GRID) for one in LISTED), CATALYST, SETS)
+Folders = Annotated[list[Path], typer.Argument(metavar="DIR...", help="Folders of runs.")]
 Name = Annotated[str, typer.Argument(metavar="TASK", help=f"{', '.join(tasks())}.")]
 
 
@@ -62,21 +58,29 @@ def evaluate(task: Name, *, given: Given) -> None:
     Rows go to a folder, each as soon as it is known. The same command goes on where it was stopped.
     """
     from infinipot.eval.evaluate import Evaluation
+    from infinipot.eval.evaluate import evaluate as run
+    from infinipot.eval.folder import read_rows
+    from infinipot.eval.results import summary
 
     made = make(task, given.of(task_options()), given["seed"])
     grid = grid_of(given, tasks()[task].catalyst)
     out = given["out"] or Path("results") / task
     wanted = Evaluation(made, grid, out, given["seed"], given["limit"], given["format"])
-    _finish(wanted, _workers(given), given["json"])
+    _watch(run(wanted, _workers(given)), out, quiet=given["json"])
+    asked = {cell.name for cell in grid.cells()}
+    found = summary([row for row in read_rows(out) if row["kind"] == "bad" or row["cell"] in asked])
+    if given["json"]:
+        print_json({"out": str(out), **found})
+    else:
+        _show(found, out)
 
 
-def grid_of(given: Given, catalyst: str) -> Grid:
+def grid_of(given: Given, catalyst: str) -> "Grid":
     """Read the lists, and refuse what cannot work before any model is loaded."""
     from infinipot.eval.grid import Grid, catalyst_names
 
-    values: dict[str, tuple[Any, ...]] = {
-        one.name: one.parse_list(given[one.name]) for one in LISTED if given[one.name] is not None
-    }
+    typed = (one for one in LISTED if given[one.name] is not None)
+    values: dict[str, tuple[Any, ...]] = {one.name: one.parse_list(given[one.name]) for one in typed}
     for text in given["set"] or []:
         name, found, value = (part.strip() for part in text.partition("="))
         if not found or not value:
@@ -88,22 +92,7 @@ def grid_of(given: Given, catalyst: str) -> Grid:
     return grid
 
 
-def _finish(wanted: Evaluation, workers: Workers, as_json: bool) -> None:
-    from infinipot.eval.evaluate import evaluate as run
-    from infinipot.eval.folder import read_rows
-    from infinipot.eval.results import summary
-
-    _watch(run(wanted, workers), wanted.out, quiet=as_json)
-    rows = read_rows(wanted.out)
-    asked = {cell.name for cell in wanted.grid.cells()}
-    found = summary([row for row in rows if row["kind"] == "bad" or row["cell"] in asked])
-    if as_json:
-        print_json({"out": str(wanted.out), **found})
-    else:
-        _show(found, wanted.out)
-
-
-def _workers(given: Given) -> Workers:
+def _workers(given: Given) -> "Workers":
     engine, batch = given["engine"], given["batch"]
     if engine == "here":
         for name in ("address", "workers"):
@@ -122,7 +111,7 @@ def _workers(given: Given) -> Workers:
     return RayWorkers(load, given["address"], given["workers"])
 
 
-def _watch(steps: Iterator[Step], out: Path, quiet: bool) -> None:
+def _watch(steps: "Iterator[Step]", out: Path, quiet: bool) -> None:
     """Run an evaluation to its end; say how to go on where it is stopped."""
     seen: deque[Step] = deque(maxlen=1)  # the last step
     passing = (seen.append(step) or step for step in steps)  # type: ignore[func-returns-value]
@@ -137,7 +126,7 @@ def _watch(steps: Iterator[Step], out: Path, quiet: bool) -> None:
         raise
 
 
-def _bar(steps: Iterator[Step]) -> None:
+def _bar(steps: "Iterator[Step]") -> None:
     columns = (BAR, "{task.fields[rows]} rows", ELAPSED, "to go", LEFT, "{task.fields[cell]}")
     with bars(*columns, transient=True, speed_estimate_period=600) as shown:
         task = shown.add_task("", total=1.0, rows="loading, 0", cell="")
@@ -145,7 +134,7 @@ def _bar(steps: Iterator[Step]) -> None:
             shown.update(task, completed=step.work, rows=f"{step.done:,} of {step.total:,}", cell=_cell(step))
 
 
-def _lines(steps: Iterator[Step]) -> None:
+def _lines(steps: "Iterator[Step]") -> None:
     started, told, first = time.monotonic(), time.monotonic(), 0.0
     for number, step in enumerate(steps):
         if number == 0:
@@ -154,21 +143,16 @@ def _lines(steps: Iterator[Step]) -> None:
         elif time.monotonic() - told >= EVERY:
             told = time.monotonic()
             left = (told - started) * (1 - step.work) / max(1e-9, step.work - first)
-            note(f"{step.done:,} of {step.total:,} rows, about {_span(left)} left; {_cell(step)}")
+            span = f"{left:.0f} s" if left < 90 else f"{left / 60:.0f} min"
+            note(f"{step.done:,} of {step.total:,} rows, about {span} left; {_cell(step)}")
 
 
-def _cell(step: Step) -> str:
+def _cell(step: "Step") -> str:
     return f"{step.cell}: {100 * step.mean:.1f}" if step.mean is not None else step.cell
-
-
-def _span(seconds: float) -> str:
-    return f"{seconds:.0f} s" if seconds < 90 else f"{seconds / 60:.0f} min"
 
 
 def _show(found: dict[str, Any], out: Path) -> None:
     """Print a line a cell, then what went wrong."""
-    from rich.console import Console
-
     numbers = ("score", "95%", "rows", "errors", "s a row")
     table = plain_table(("cell", *numbers), right=numbers)
     for cell in found["cells"]:
@@ -176,10 +160,28 @@ def _show(found: dict[str, Any], out: Path) -> None:
         span = "{:.1f} to {:.1f}".format(*(100 * x for x in cell["interval"])) if cell["interval"] else ""
         counts = (str(cell["rows"]), str(cell["errors"] or ""), f"{cell['seconds']:.2f}")
         table.add_row(cell["cell"], score, span, *counts)
-    Console(markup=False, highlight=False).print(table)
+    draw(table, markup=False, highlight=False)
     for what in ("errors", "bad"):
         for text in found[what][:SHOWN]:
             note(text)
         if len(found[what]) > SHOWN:
             note(f"and {len(found[what]) - SHOWN} more like these")
     note(f"rows: {out / 'rows.jsonl'}; tables and pictures: infinipot report {out}")
+
+
+@with_options(
+    Option("out", Path, None, "Where to write.", shown="report, in the folder where there is one only"),
+    Option("mix", bool, False, "Allow runs that differ in more than their cells."),
+    replace(JSON, help="Print the names of the files as one JSON document.", group=""),
+)
+def report(folders: Folders, *, given: Given) -> None:
+    """Compare runs: Markdown and CSV tables, pictures, and one HTML page with everything in it."""
+    from infinipot.eval.report import report as write
+
+    place = given["out"] or (folders[0] / "report" if len(folders) == 1 else Path("report"))
+    written = write(folders, place, given["mix"])
+    if given["json"]:
+        print_json({"out": str(place), "files": [str(path) for path in written]})
+        return
+    print(next(path for path in written if path.suffix == ".md").read_text("utf-8"))
+    note(f"the page: {written[0]}, and {len(written) - 1} files beside it")

@@ -1,16 +1,10 @@
-"""From declared options to a command's parameters: every command that takes an option takes the same one.
-
-`@with_options(...)` gives a command one parameter for each option; the command itself takes them together, as
-`given`. A command's own parameters come first in its help.
-"""
-
-from __future__ import annotations
+"""From declared options to a command's parameters: every command that takes an option takes the same one."""
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import wraps
 from inspect import Parameter, Signature, signature
-from typing import Annotated, Any, Literal, get_type_hints
+from typing import Annotated, Any, Literal
 
 import typer
 
@@ -18,6 +12,7 @@ from infinipot.errors import OPTION
 from infinipot.recipes.option import Option
 
 Command = Callable[..., None]
+TYPED = ("COMMANDLINE", "ENVIRONMENT")  # where a value comes from that the user gave
 _known = {"question", "out"}  # every option of every command; these are not declared
 
 
@@ -37,17 +32,12 @@ class Given:
 
 
 def with_options(*options: Option) -> Callable[[Command], Command]:
-    """Give a command these options; the command receives their checked values as `given`."""
-
+    """Give a command these options, after its own; the command receives their checked values as `given`."""
     _known.update(option.name for option in options)
 
     def decorate(command: Command) -> Command:
-        hints = get_type_hints(command, include_extras=True)
-        own = [
-            one.replace(annotation=hints[one.name], kind=Parameter.KEYWORD_ONLY)
-            for one in signature(command).parameters.values()
-            if one.name != "given"
-        ]
+        taken = signature(command, eval_str=True).parameters
+        own = [taken[name].replace(kind=Parameter.KEYWORD_ONLY) for name in taken if name != "given"]
         context = Parameter("ctx", Parameter.KEYWORD_ONLY, annotation=typer.Context)
         parameters = [context, *own, *map(_parameter, options)]
 
@@ -58,8 +48,9 @@ def with_options(*options: Option) -> Callable[[Command], Command]:
                 value = values[option.name]
                 for one in value or [] if option.many else [value]:
                     option.check(one)
-            typed = frozenset(name for name in values if _typed(ctx, name))
-            command(**arguments, given=Given(values, typed))
+            sources = {name: ctx.get_parameter_source(name) for name in values}
+            typed = (name for name, source in sources.items() if source and source.name in TYPED)
+            command(**arguments, given=Given(values, frozenset(typed)))
 
         run.__signature__ = Signature(parameters)  # type: ignore[attr-defined]  # what typer reads
         run.__annotations__ = {one.name: one.annotation for one in parameters}
@@ -73,27 +64,17 @@ def flag(name: str) -> str:
     return f"--{name.replace('_', '-')}" if name in _known else f"`{name}`"
 
 
-def _typed(ctx: typer.Context, name: str) -> bool:
-    source = ctx.get_parameter_source(name)
-    return source is not None and source.name in ("COMMANDLINE", "ENVIRONMENT")
-
-
 def _parameter(option: Option) -> Parameter:
     kind: Any = Literal[option.choices] if option.choices else option.kind
     kind = list[kind] if option.many else kind
     names = [flag(option.name)] + ([f"-{option.short}"] if option.short else [])
     if option.kind is bool and option.default:
         names[0] += f"/--no-{option.name.replace('_', '-')}"
-    more: dict[str, Any] = {"metavar": option.metavar} if option.metavar else {}
-    more |= {"show_default": option.shown} if option.shown else {}
-    more |= {"envvar": option.variable} if option.variable else {}
+    extra = {"metavar": option.metavar, "show_default": option.shown, "envvar": option.variable}
+    more: dict[str, Any] = {name: value for name, value in extra.items() if value}
     told = typer.Option(*names, help=worded(option.help), rich_help_panel=option.group or None, **more)
-    return Parameter(
-        option.name,
-        Parameter.KEYWORD_ONLY,
-        default=option.default,
-        annotation=Annotated[kind | None if option.default is None else kind, told],
-    )
+    kind = Annotated[kind | None if option.default is None else kind, told]
+    return Parameter(option.name, Parameter.KEYWORD_ONLY, default=option.default, annotation=kind)
 
 
 def worded(text: str) -> str:

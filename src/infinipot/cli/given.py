@@ -1,9 +1,4 @@
-"""From what was typed to a recipe, an engine and the way of answering; and the text, or kept pot, to ask.
-
-A kept pot brings its recipe and its model. Nothing heavy is imported before it is needed.
-"""
-
-from __future__ import annotations
+"""From what was typed to a recipe, an engine and the way of answering; and the text, or kept pot, to ask."""
 
 import sys
 from collections.abc import Iterable, Iterator
@@ -24,7 +19,7 @@ if TYPE_CHECKING:
     from infinipot.recipes.recipe import Recipe
 
 
-def open_engine(given: Given, dtype: str | None = None, fused: bool = False) -> Engine:
+def open_engine(given: Given, dtype: str | None = None, fused: bool = False) -> "Engine":
     """Load the model, pulling it under a progress bar when it is not there yet."""
     from infinipot.cli.models import draw_pull
     from infinipot.engine import open_engine
@@ -33,7 +28,7 @@ def open_engine(given: Given, dtype: str | None = None, fused: bool = False) -> 
     return open_engine(*wanted, on_pull=draw_pull, fused=fused)
 
 
-def recipe_of(given: Given, otherwise: str = "general") -> Recipe:
+def recipe_of(given: Given, otherwise: str = "general") -> "Recipe":
     """Check method, sizes and settings before anything is loaded; `otherwise` is the catalyst by default."""
     from infinipot.recipes.presets import find, parse_knob
     from infinipot.recipes.recipe import Recipe
@@ -44,12 +39,7 @@ def recipe_of(given: Given, otherwise: str = "general") -> Recipe:
     return found if given["catalyst"] else replace(found, catalyst=otherwise)
 
 
-def laid_out(recipe: Recipe, given: Given, engine: Engine) -> Recipe:
-    """Return the recipe with the layout of prompts that was asked for, else the model's own."""
-    return replace(recipe, format=given["format"] or engine.format)
-
-
-def generation_of(given: Given) -> Generation:
+def generation_of(given: Given) -> "Generation":
     """Return how the answer is to be generated."""
     from infinipot.reading.sampling import Generation
 
@@ -64,7 +54,7 @@ class Text:
     total: int | None = None
 
     @classmethod
-    def of_files(cls, names: list[str] | None) -> Text:
+    def of_files(cls, names: list[str] | None) -> "Text":
         """Check every file before any long work starts; return their text as one stream."""
         if not names:
             remedy = "give `file` NAME, or `file` - for standard input"
@@ -77,21 +67,20 @@ class Text:
 
 def _texts(names: list[str]) -> Iterator[str]:
     for index, name in enumerate(names):
-        if index:
-            yield "\n\n"
+        yield from ["\n\n"] if index else []
         yield from read_text(sys.stdin.buffer if name == "-" else name)
 
 
 @dataclass(frozen=True)
 class Kept:
-    """A pot in a store, and what was typed beside its name."""
+    """A pot in a store, which brings its recipe and its model, and what was typed beside its name."""
 
     store: PotStore
     name: str
     card: Card
     given: Given
 
-    def recipe(self) -> Recipe:
+    def recipe(self) -> "Recipe":
         """Return the pot's recipe; only its catalyst may be another."""
         from infinipot.store import match
 
@@ -100,26 +89,23 @@ class Kept:
             raise found.no_catalyst()
         return replace(found, catalyst=catalyst) if catalyst else found
 
-    def engine(self) -> Engine:
+    def engine(self) -> "Engine":
         """Load the model the pot was read by, in the dtype of its keys."""
+        from infinipot.hf.loading import choose_device
+
+        on_cpu = self.card.dtype == "float32" and choose_device(self.given["device"]).type == "cpu"
+        # On a CPU float32 keys may come with faster products.
+        dtype = self.given["dtype"] if self.given["dtype"] != "auto" or on_cpu else self.card.dtype
         if "model" in self.given.typed:
-            return open_engine(self.given, self._dtype())
+            return open_engine(self.given, dtype)
         # A file from a stranger must not choose what is downloaded and run.
         model = self.card.model
         if catalog.get(model) is None:
             problem = f"pot '{self.name}' was read by '{model}', which is not in `infinipot models list`"
             raise InputError(problem, field="model", remedy="say where it is with `model`")
-        return open_engine(Given({**self.given.values, "model": model}), self._dtype())
+        return open_engine(Given({**self.given.values, "model": model}), dtype)
 
-    def _dtype(self) -> str:
-        from infinipot.hf.loading import choose_device
-
-        dtype: str = self.given["dtype"]
-        on_cpu = self.card.dtype == "float32" and choose_device(self.given["device"]).type == "cpu"
-        # On a CPU float32 keys may come with faster products.
-        return dtype if dtype != "auto" or on_cpu else self.card.dtype
-
-    def into(self, reader: Reader, engine: Engine, recipe: Recipe) -> None:
+    def into(self, reader: "Reader", engine: "Engine", recipe: "Recipe") -> None:
         """Put the pot into a reader, if they belong together."""
         from infinipot.store.match import require
 
@@ -139,9 +125,9 @@ def find(given: Given, store: PotStore, name: str) -> Kept:
     return Kept(store, name, store.card(name), given)
 
 
-def opened(given: Given, kept: Kept | None, recipe: Recipe) -> tuple[Engine, Recipe]:
+def opened(given: Given, kept: Kept | None, recipe: "Recipe") -> "tuple[Engine, Recipe]":
     """Load the model of a kept pot, or the one asked for; return the recipe in the layout of its prompts."""
     if kept:
         return kept.engine(), recipe
     engine = open_engine(given)
-    return engine, laid_out(recipe, given, engine)
+    return engine, replace(recipe, format=given["format"] or engine.format)

@@ -1,7 +1,5 @@
 """`infinipot harness`: lm-evaluation-harness's own command line, with our recipes as a model."""
 
-from __future__ import annotations
-
 import re
 import sys
 from argparse import ArgumentParser
@@ -18,10 +16,7 @@ from infinipot.recipes.options import DECLARED, ENGINE, RECIPE
 # What is not ours is passed on as it stands.
 CONTEXT = {"ignore_unknown_options": True, "allow_interspersed_args": False}
 MODEL = "infinipot"
-
 Words = Annotated[list[str] | None, typer.Argument(metavar="LM-EVAL-OPTIONS", show_default=False)]
-
-
 HELP = f"""Run EleutherAI's lm-evaluation-harness on a recipe; every option is passed to lm-eval.
 
 infinipot harness --model_args recipe=infinipot,capacity=2048 --tasks lambada_openai --limit 20
@@ -58,15 +53,10 @@ def completed(words: Sequence[str]) -> list[str]:
     for names in (("--model", "-M"), ("--device",), ("--config", "-C")):
         parser.add_argument(*names)
     given = parser.parse_known_args(rest)[0]
-    filed = _named_in(given.config)
+    config = Path(given.config or "")  # lm-eval itself refuses one that is not there
+    filed = re.findall(r"^(\w+):", config.read_text(), re.MULTILINE) if config.is_file() else []
     model = given.model or ("" if "model" in filed else MODEL)
     ours = ["--model", MODEL] if model and not given.model else []
     if model == MODEL and not given.device and "device" not in filed:
         ours += ["--device", "auto"]  # lm-eval's own default is cuda:0
     return [*command, *ours, *rest]
-
-
-def _named_in(config: str | None) -> set[str]:
-    """The options that a file of lm-eval's gives; one that is not there lm-eval refuses itself."""
-    path = Path(config or "")
-    return set(re.findall(r"^(\w+):", path.read_text(), re.MULTILINE)) if path.is_file() else set()

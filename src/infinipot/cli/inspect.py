@@ -1,7 +1,5 @@
 """`infinipot inspect`: read a text with several recipes and show what each of them kept."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -22,7 +20,6 @@ if TYPE_CHECKING:
     from infinipot.recipes.recipe import Recipe
 
 PAPER = "swa,ccd,cap-only:general,cap-only:question,infinipot:question"
-
 _COMPARED = f"Recipes to compare; 'paper' is {PAPER}."
 RECIPES = replace(RECIPE, default="infinipot,sirllm", help=_COMPARED, metavar="NAME[:CATALYST],...")
 LENGTH = replace(ANSWER[0], default=64)
@@ -39,18 +36,24 @@ def inspect(question: Question, out: Out, whole: Global = True, *, given: Given)
         raise InputError("the question is empty")
     pieces = g.Text.of_files(given["file"]).pieces
     chosen = recipes(given["recipe"], given["capacity"], given["keep"], question)
-    wanted = g.generation_of(given)
-    text = "".join(pieces)
+    wanted, text = g.generation_of(given), "".join(pieces)
     if not text.strip():
         raise InputError("the text is empty: there is nothing to look into")
     engine = g.open_engine(given)
-    chosen = {name: g.laid_out(one, given, engine) for name, one in chosen.items()}
+    layout = given["format"] or engine.format
+    chosen = {name: replace(one, format=layout) for name, one in chosen.items()}
     runs = [_run(engine, name, one, text, question, wanted) for name, one in chosen.items()]
-    layout = next(iter(chosen.values())).format
     scored = _whole(engine, runs[0], layout, text, question) if whole else None
     from infinipot.inspect.page import write_report
 
-    facts = _facts(engine, given["file"], question, runs[0], scored)
+    config = runs[0].record.about["recipe"]
+    facts = {  # what the page says about how it came about
+        "question": question,
+        "text": f"{', '.join(Path(name).name for name in given['file'])}: {len(runs[0].record.ids):,} tokens",
+        "model": f"{engine.name}, {engine.dtype}",
+        "pot": f"{config['capacity']:,} entries, {config['keep']:,} kept by every recipe",
+        "global scoring": "one run with the whole text in the cache" if scored else "not run",
+    }
     written, told = write_report(runs, scored, out, facts)
     if given["json"]:
         print_json({"files": [str(path) for path in written], **told})
@@ -60,7 +63,7 @@ def inspect(question: Question, out: Out, whole: Global = True, *, given: Given)
     note(f"the page: {written[0]}, and {len(written) - 1} files beside it")
 
 
-def recipes(listed: str, capacity: int, keep: int | None, question: str) -> dict[str, Recipe]:
+def recipes(listed: str, capacity: int, keep: int | None, question: str) -> "dict[str, Recipe]":
     """The recipes by the names they are shown by; all keep equally many entries, so that pots compare."""
     from infinipot.inspect.run import check
     from infinipot.recipes.presets import find
@@ -81,40 +84,27 @@ def recipes(listed: str, capacity: int, keep: int | None, question: str) -> dict
     return found
 
 
-def _run(engine: Engine, name: str, recipe: Recipe, text: str, question: str, generation: Generation) -> Run:
+def _run(engine: "Engine", name: str, recipe: "Recipe", text: str, asked: str, wanted: "Generation") -> "Run":
     from infinipot.inspect.run import record
 
-    reader = engine.reader(recipe, question)
-    reader.check(question, generation.max_new_tokens)
+    reader = engine.reader(recipe, asked)
+    reader.check(asked, wanted.max_new_tokens)
     about: dict[str, Any] = {"name": name, "model": engine.name, "recipe": recipe.describe()}
     about["entry_bytes"] = reader.pot.nbytes / recipe.config.capacity
-    run = record(reader, text, question, generation, about, _watched(name))
+    run = record(reader, text, asked, wanted, about, _watched(name))
     tokens = len(run.record.ids) - run.record.about["opening"]
     note(f"{name}: {tokens:,} tokens, {run.record.cycles:,} cycles, {run.seconds:.1f} s")
     return run
 
 
-def _watched(label: str) -> Read:
+def _watched(label: str) -> "Read":
     return lambda reader, text: watch_reading(reader, g.Text([text], len(text)), label)
 
 
-def _whole(engine: Engine, run: Run, layout: Any, text: str, question: str) -> Whole:
+def _whole(engine: "Engine", run: "Run", layout: Any, text: str, question: str) -> "Whole":
     from infinipot.inspect import run as runs
     from infinipot.models.memory import available
 
     free = available(str(engine.model.device))
     runs.check_memory(len(run.record.ids), run.record.about["entry_bytes"], free)
     return runs.whole(engine, text, question, layout, read=_watched("whole text"))
-
-
-def _facts(engine: Engine, names: list[str], question: str, run: Run, scored: Whole | None) -> dict[str, str]:
-    """What the page says about how it came about."""
-    config = run.record.about["recipe"]
-    scoring = "one run with the whole text in the cache" if scored else "not run"
-    return {
-        "question": question,
-        "text": f"{', '.join(Path(name).name for name in names)}: {len(run.record.ids):,} tokens",
-        "model": f"{engine.name}, {engine.dtype}",
-        "pot": f"{config['capacity']:,} entries, {config['keep']:,} kept by every recipe",
-        "global scoring": scoring,
-    }

@@ -1,27 +1,11 @@
 """The `infinipot` command: its sub-commands, and how errors look (one line, exit code 2)."""
 
-from __future__ import annotations
-
 import sys
 
 import typer
 
 from infinipot import __version__
-from infinipot.cli import (
-    ask,
-    bench,
-    chat,
-    demo,
-    eval,
-    harness,
-    inspect,
-    models,
-    pots,
-    read,
-    recipes,
-    report,
-    serve,
-)
+from infinipot.cli import ask, bench, chat, demo, eval, harness, inspect, models, pots, read, recipes, serve
 from infinipot.cli.expand import flag
 from infinipot.common.out_of_memory import out_of_memory
 from infinipot.errors import InfiniPotError
@@ -36,15 +20,12 @@ app = typer.Typer(
 for command in (ask.ask, bench.bench, chat.chat, demo.demo, inspect.inspect, read.read, recipes.recipes):
     app.command(command.__name__)(command)
 app.command("eval")(eval.evaluate)
-app.command("harness", help=harness.HELP, context_settings=harness.CONTEXT, no_args_is_help=True)(
-    harness.harness
-)
-app.command("report")(report.report)
-app.command("serve")(serve.serve)
+passing = app.command("harness", help=harness.HELP, context_settings=harness.CONTEXT, no_args_is_help=True)
+passing(harness.harness)
+for command in (eval.report, serve.serve):
+    app.command(command.__name__)(command)
 app.add_typer(models.app, name="models")
 app.add_typer(pots.app, name="pots")
-
-
 INTERRUPTED = 130
 
 

@@ -1,13 +1,8 @@
-"""`infinipot models`: see, pull and remove models; and the bar that every first pull shows.
-
-Imports nothing heavy: `--help` and `list` must answer at once.
-"""
-
-from __future__ import annotations
+"""`infinipot models`: see, pull and remove models; and the bar that every first pull shows."""
 
 import sys
 import time
-from collections.abc import Generator, Iterator
+from collections.abc import Generator
 from contextlib import closing
 from itertools import chain, groupby
 from typing import Annotated, Any
@@ -15,14 +10,13 @@ from typing import Annotated, Any
 import typer
 
 from infinipot.cli.expand import Given, with_options
-from infinipot.cli.screen import BAR, ELAPSED, JSON, bars, megabytes, plain_table, print_json, say
+from infinipot.cli.screen import BAR, ELAPSED, JSON, bars, draw, megabytes, plain_table, print_json, say
 from infinipot.hf import gguf
 from infinipot.models import cache as store
 from infinipot.models import catalog
 from infinipot.models.download import Progress
 
 app = typer.Typer(help="See, pull and remove models.", no_args_is_help=True)
-
 Alias = Annotated[str, typer.Argument(help="A name from `infinipot models list`.")]
 
 
@@ -30,12 +24,11 @@ Alias = Annotated[str, typer.Argument(help="A name from `infinipot models list`.
 @with_options(JSON)
 def list_models(*, given: Given) -> None:
     """List the models that can be pulled by name."""
-    rows = list(_rows())
+    sizes = {model.card.alias: model.size for model in store.installed()}
+    rows = [_row(release, sizes.get(release.alias)) for release in catalog.RELEASES]
     if given["json"]:
         print_json({"home": str(store.root()), "models": rows}, indent=2)
         return
-    from rich.console import Console
-
     headings = ("MODEL", "TITLE", "DOWNLOAD", "ON DISK", "INSTALLED", "LICENCE")
     table = plain_table(headings, right=("DOWNLOAD", "ON DISK"))
     for column in (0, 2, 3):
@@ -46,7 +39,7 @@ def list_models(*, given: Given) -> None:
         there = "yes" if row["installed"] else "no"
         table.add_row(name, row["title"], megabytes(row["download_bytes"]), disk, there, row["licence"])
     table.caption = "* used when no model is named"
-    Console().print(table)
+    draw(table)
 
 
 @app.command()
@@ -60,10 +53,9 @@ def pull(alias: Alias, *, given: Given) -> None:
     draw_pull(gguf.pull(alias))
     ready = next(model for model in store.installed() if model.card.alias == alias)
     seconds = round(time.monotonic() - start, 1)
-    told = {"alias": alias, "path": str(ready.path), "disk_bytes": ready.size}
+    told = {"alias": alias, "path": str(ready.path), "disk_bytes": ready.size, "pulled": fresh}
     took = f"{seconds:.0f} s" if fresh else "it was already there"
-    line = f"{alias} is ready in {ready.path} ({took})"
-    say(given["json"], {**told, "pulled": fresh, "seconds": seconds}, line)
+    say(given["json"], {**told, "seconds": seconds}, f"{alias} is ready in {ready.path} ({took})")
 
 
 @app.command()
@@ -78,31 +70,19 @@ def draw_pull(progress: Generator[Progress, None, None]) -> None:
     """Run a pull to its end under a bar on stderr; whatever stops us stops the pull too."""
     with closing(progress):
         first = next(progress, None)
-        if first is not None:  # else there is nothing to do and nothing to draw
-            _draw(chain([first], progress))
+        if first is None:  # there is nothing to do and nothing to draw
+            return
+        with bars("{task.description:<11}", BAR, "{task.fields[amount]}", ELAPSED) as shown:
+            for stage, group in groupby(chain([first], progress), key=lambda step: step.stage):
+                task = shown.add_task(stage, total=None, amount="")
+                for step in group:
+                    amount = f"{step.done / 1e6:.0f} of {megabytes(step.total)}" if step.total else ""
+                    shown.update(task, completed=step.done, total=step.total or None, amount=amount)
+                shown.update(task, completed=1, total=1)
 
 
-def _draw(steps: Iterator[Progress]) -> None:
-    with bars("{task.description:<11}", BAR, "{task.fields[amount]}", ELAPSED) as shown:
-        for stage, group in groupby(steps, key=lambda step: step.stage):
-            task = shown.add_task(stage, total=None, amount="")
-            for step in group:
-                amount = f"{step.done / 1e6:.0f} of {megabytes(step.total)}" if step.total else ""
-                shown.update(task, completed=step.done, total=step.total or None, amount=amount)
-            shown.update(task, completed=1, total=1)
-
-
-def _rows() -> Iterator[dict[str, Any]]:
-    sizes = {model.card.alias: model.size for model in store.installed()}
-    for release in catalog.RELEASES:
-        yield {
-            "alias": release.alias,
-            "title": release.title,
-            "download_bytes": release.size,
-            "disk_bytes": sizes.get(release.alias),
-            "installed": release.alias in sizes,
-            "default": release.alias == catalog.DEFAULT_MODEL,
-            "format": release.format,
-            "licence": release.licence,
-            "note": release.note,
-        }
+def _row(release: catalog.Release, disk: int | None) -> dict[str, Any]:
+    sizes = {"download_bytes": release.size, "disk_bytes": disk, "installed": disk is not None}
+    about = {"format": release.format, "licence": release.licence, "note": release.note}
+    default = release.alias == catalog.DEFAULT_MODEL
+    return {"alias": release.alias, "title": release.title, **sizes, "default": default, **about}

@@ -1,9 +1,4 @@
-"""`infinipot pots`: see, remove, export and import kept pots.
-
-Parses, calls the store and prints. No model is loaded; torch only to check a file to its last byte.
-"""
-
-from __future__ import annotations
+"""`infinipot pots`: see, remove, export and import kept pots, without a model."""
 
 import json
 from pathlib import Path
@@ -12,14 +7,13 @@ from typing import Annotated, Any
 import typer
 
 from infinipot.cli.expand import Given, with_options
-from infinipot.cli.screen import JSON, megabytes, plain_table, print_json, say
+from infinipot.cli.screen import JSON, draw, megabytes, plain_table, say
 from infinipot.errors import InputError, StoreError
 from infinipot.recipes.option import Option
 from infinipot.recipes.options import STORE
 from infinipot.store import Card, PotStore, open_store
 
 app = typer.Typer(help="See, remove, export and import kept pots.", no_args_is_help=True)
-
 Name = Annotated[str, typer.Argument(help="A name from `infinipot pots list`.")]
 Target = Annotated[Path, typer.Argument(help="A file to write, or a folder for NAME.pot.")]
 Exported = Annotated[Path, typer.Argument(help="A file that `infinipot pots export` wrote.")]
@@ -33,21 +27,18 @@ def list_pots(*, given: Given) -> None:
     """List the pots that are kept."""
     shop = open_store(given["store"])
     rows = {name: _card(shop, name) for name in shop.names()}
-    if given["json"]:
-        found = [_told(name, card) for name, card in rows.items()]
-        print_json({"store": shop.where, "pots": found}, indent=2)
+    if given["json"] or not rows:
+        told = {"store": shop.where, "pots": [_told(name, card) for name, card in rows.items()]}
+        none = f"no pots in {shop.where}: keep one with `infinipot read --file F --save NAME`"
+        say(given["json"], told, none)
         return
-    if not rows:
-        print(f"no pots in {shop.where}: keep one with `infinipot read --file F --save NAME`")
-        return
-    from rich.console import Console
     from rich.text import Text
 
     headings = ("POT", "TITLE", "MODEL", "TOKENS", "ENTRIES", "ON DISK", "UPDATED")
     table = plain_table(headings, right=("TOKENS", "ENTRIES", "ON DISK"))
     for name, card in rows.items():
         table.add_row(*(Text(cell) for cell in (name, *_cells(card))))  # a title is not markup
-    Console().print(table)
+    draw(table)
 
 
 def _cells(card: Card | StoreError) -> tuple[str, ...]:
@@ -62,11 +53,8 @@ def _cells(card: Card | StoreError) -> tuple[str, ...]:
 def show(name: Name, *, given: Given) -> None:
     """Show what is known of a pot."""
     told = _told(name, open_store(given["store"]).card(name))
-    if given["json"]:
-        print_json(told, indent=2)
-        return
-    for key, value in told.items():
-        print(f"{key:>14}  {value if isinstance(value, str) else json.dumps(value)}")
+    plain = {key: value if isinstance(value, str) else json.dumps(value) for key, value in told.items()}
+    say(given["json"], told, "\n".join(f"{key:>14}  {value}" for key, value in plain.items()))
 
 
 @app.command()

@@ -1,7 +1,5 @@
 """`infinipot read`: read files of any length into a pot, and keep the pot."""
 
-from __future__ import annotations
-
 import hashlib
 import time
 from collections.abc import Iterable, Iterator
@@ -15,9 +13,8 @@ from infinipot.reading.catalyst import catalyst_text
 from infinipot.recipes.option import Option
 from infinipot.recipes.options import FILE, JSON, READING, STORE
 from infinipot.store import open_store
-from infinipot.text.files import title as named
+from infinipot.text.files import title
 
-BETWEEN = "\n\n"  # as between files
 KEEPING = (
     Option("save", str, None, "Keep the pot under this name.", metavar="NAME"),
     Option("append", str, None, "Read on where this kept pot ended.", metavar="NAME"),
@@ -46,13 +43,16 @@ def read(*, given: Given) -> None:
         if kept:
             kept.into(reader, engine, recipe)
         clock.append(time.perf_counter())
-        source = Source(chain([BETWEEN], text.pieces) if kept else text.pieces)
+        source = Source(chain(["\n\n"], text.pieces) if kept else text.pieces)  # as between files
         watch_reading(reader, g.Text(source, text.total))
         clock.append(time.perf_counter())
         before = kept.card if kept else None
-        packed = given["int8"] or (before is not None and before.encoding == "int8")
-        told = _called(given, kept), source.sha256, source.bytes, before
-        card = card_of(engine, recipe, reader, *told, "int8" if packed else "exact")
+        encoding = "int8" if given["int8"] or (before and before.encoding == "int8") else "exact"
+        named = ", ".join("standard input" if file == "-" else title(file) for file in given["file"])
+        # A pot that is read on keeps its own title.
+        called = named if given["title"] is None and not kept else given["title"] or ""
+        told = called, source.digest.hexdigest(), source.bytes, before
+        card = card_of(engine, recipe, reader, *told, encoding)
         card = shop.save(name, reader.state(), card, replace=given["replace"] or kept is not None)
     clock.append(time.perf_counter())
     if given["json"]:
@@ -74,27 +74,15 @@ def target(given: Given) -> str:
     return str(append if save is None else save)
 
 
-def _called(given: Given, kept: g.Kept | None) -> str:
-    """Return the title of what is read; a pot that is read on keeps its own."""
-    if given["title"] is not None or kept:
-        return given["title"] or ""
-    return ", ".join("standard input" if name == "-" else named(name) for name in given["file"])
-
-
 class Source:
     """Passes text through, and knows its digest and size at its end."""
 
     def __init__(self, pieces: Iterable[str]) -> None:
-        self._pieces, self._digest, self.bytes = pieces, hashlib.sha256(), 0
+        self._pieces, self.digest, self.bytes = pieces, hashlib.sha256(), 0
 
     def __iter__(self) -> Iterator[str]:
         for piece in self._pieces:
             data = piece.encode()
-            self._digest.update(data)
+            self.digest.update(data)
             self.bytes += len(data)
             yield piece
-
-    @property
-    def sha256(self) -> str:
-        """The digest of all that has passed, as UTF-8."""
-        return self._digest.hexdigest()

@@ -1,14 +1,12 @@
 """`infinipot recipes`: every preset, what it bounds, what it needs, what it costs, where it comes from."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from infinipot.cli.expand import Given, with_options, worded
-from infinipot.cli.screen import JSON, print_json
+from infinipot.cli.screen import JSON, draw, plain_table, print_json
 from infinipot.recipes.option import Option
 
 if TYPE_CHECKING:
@@ -25,6 +23,7 @@ attention, or whose surprise, the choice rests on: what is not named is not comp
 
 | recipe | bounds | what it does | chooses by |
 |---|---|---|---|"""
+HEADINGS = {True: "[bold]MEMORY IS BOUNDED[/]", False: "[bold yellow]MEMORY GROWS WITH THE TEXT[/]"}
 MARKDOWN = Option("markdown", bool, False, "Print the page of the docs.")
 
 
@@ -40,41 +39,27 @@ def recipes(name: Name = None, *, given: Given) -> None:
     elif given["markdown"]:
         print(markdown(chosen))
     elif name:
-        from rich.console import Console
-
-        Console().print(_pairs({key: worded(_plain(told)) for key, told in chosen[0].describe().items()}))
+        draw(_pairs({key: worded(_plain(told)) for key, told in chosen[0].describe().items()}))
     else:
-        _show_all(chosen)
+        for bounded, heading in HEADINGS.items():
+            draw(heading, _pairs({one.name: _lines(one) for one in chosen if one.bounded == bounded}))
+        draw("[dim]See infinipot recipes NAME for one with its settings.[/dim]")
 
 
-def _show_all(chosen: list[Preset]) -> None:
-    from rich.console import Console
-
-    console = Console()
-    for heading, bounded in (("MEMORY IS BOUNDED", True), ("MEMORY GROWS WITH THE TEXT", False)):
-        console.print(heading, style="bold" if bounded else "bold yellow")
-        rows = {preset.name: _lines(preset) for preset in chosen if preset.bounded == bounded}
-        console.print(_pairs(rows))
-    console.print("See infinipot recipes NAME for one with its settings.", style="dim")
-
-
-def _pairs(rows: Mapping[str, str]) -> Table:
-    from rich.table import Table
-
-    table = Table(box=None, show_header=False, pad_edge=False)
-    table.add_column(style="bold", no_wrap=True)
-    table.add_column(overflow="fold")
+def _pairs(rows: Mapping[str, str]) -> "Table":
+    table = plain_table(("", ""))
+    table.show_header = False
+    table.columns[0].style, table.columns[0].no_wrap = "bold", True
     for name, text in rows.items():
         table.add_row(name, text)
     return table
 
 
-def _lines(preset: Preset) -> str:
+def _lines(preset: "Preset") -> str:
     stated = preset.describe()
     drops = f", {stated['drops at a time']} at a time" if stated["drops at a time"] else ""
-    facts = [] if preset.bounded else [f"Bounds {stated['bounds']}"]
-    facts += [f"Needs {stated['needs']}{drops}", f"Cost: {stated['cost']}"]
-    facts += [stated["paper"], f"Differs: {stated['deviations']}"]
+    facts = ["" if preset.bounded else f"Bounds {stated['bounds']}", f"Needs {stated['needs']}{drops}"]
+    facts += [f"Cost: {stated['cost']}", stated["paper"], f"Differs: {stated['deviations']}"]
     return f"{preset.summary}.\n[dim]{worded('. '.join(filter(None, facts)))}.[/dim]\n"
 
 
@@ -84,10 +69,9 @@ def _plain(value: Any) -> str:
     return "" if value is None else str(value)
 
 
-def markdown(chosen: list[Preset]) -> str:
+def markdown(chosen: "list[Preset]") -> str:
     """Return docs/recipes.md."""
-    lines = [HEAD]
-    lines += [f"| `{one.name}` | {one.bounds} | {one.summary} | {one.needs} |" for one in chosen]
+    lines = [HEAD, *(f"| `{one.name}` | {one.bounds} | {one.summary} | {one.needs} |" for one in chosen)]
     for preset in chosen:
         stated = preset.describe()
         lines += ["", f"## `{preset.name}`", "", f"{preset.summary}.", ""]

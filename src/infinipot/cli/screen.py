@@ -1,7 +1,5 @@
 """What a terminal shows: a bar while a text is read, a line when it is done, tables, documents."""
 
-from __future__ import annotations
-
 import json
 import sys
 from collections.abc import Iterable, Sequence
@@ -9,6 +7,7 @@ from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 from infinipot.models.memory import peak_memory_bytes
+from infinipot.reading.progress import Progress, TextProgress
 from infinipot.recipes.option import Option
 
 if TYPE_CHECKING:
@@ -16,7 +15,6 @@ if TYPE_CHECKING:
     from rich.table import Table
 
     from infinipot.cli.given import Text
-    from infinipot.reading.progress import Progress
     from infinipot.reading.reader import Reader
     from infinipot.recipes.recipe import Recipe
 
@@ -25,22 +23,22 @@ BAR, ELAPSED, LEFT = "bar", "elapsed", "left"
 SILENT = "the model answered nothing: try --format chat, or end the question with the beginning of its answer"
 
 
-def watch_reading(reader: Reader, text: Text, label: str = "reading") -> None:
+def watch_reading(reader: "Reader", text: "Text", label: str = "reading") -> None:
     """Read a text to its end; draw a bar when a person is watching."""
     if not sys.stderr.isatty():
         reader.read(text.pieces)
         return
-    from infinipot.reading.progress import TextProgress
-
     part, before = TextProgress(reader.tokenizer, text.pieces), reader.tokens_read
     with bars("{task.description}", BAR, "{task.fields[state]}", ELAPSED, transient=True) as shown:
         task = shown.add_task(label, total=text.total, state="")
         for step in reader.reading_tokens(part.tokens()):
-            done = part.read(step.tokens_read - before)
-            shown.update(task, completed=done, state=_state(step, str(reader.model.device)))
+            pot = f"pot {step.fill:,}/{step.capacity:,}" if step.capacity else f"cache {step.fill:,}, growing"
+            read = f"{step.tokens_read:,} tokens  {rate(step):,.0f}/s  {step.cycles} cycles"
+            state = f"{read}  {pot}  {gigabytes(peak_memory_bytes(str(reader.model.device)))}"
+            shown.update(task, completed=part.read(step.tokens_read - before), state=state)
 
 
-def bars(*columns: str, **more: Any) -> Bars:
+def bars(*columns: str, **more: Any) -> "Bars":
     """Return a progress display on standard error; a column is BAR, ELAPSED, LEFT or a text."""
     from rich.console import Console
     from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
@@ -50,13 +48,7 @@ def bars(*columns: str, **more: Any) -> Bars:
     return Progress(*made, console=Console(stderr=True), **more)
 
 
-def _state(step: Progress, device: str) -> str:
-    pot = f"pot {step.fill:,}/{step.capacity:,}" if step.capacity else f"cache {step.fill:,}, growing"
-    read = f"{step.tokens_read:,} tokens  {rate(step):,.0f}/s  {step.cycles} cycles"
-    return f"{read}  {pot}  {gigabytes(peak_memory_bytes(device))}"
-
-
-def summary(reader: Reader, recipe: Recipe | None = None) -> str:
+def summary(reader: "Reader", recipe: "Recipe | None" = None) -> str:
     """One line about what was read, and what the reader of the line must know of the recipe."""
     step, peak = reader.progress(), peak_memory_bytes(str(reader.model.device))
     pot = f"pot of {step.capacity:,} entries" if step.capacity else f"{step.fill:,} entries, not bounded"
@@ -67,7 +59,7 @@ def summary(reader: Reader, recipe: Recipe | None = None) -> str:
     return f"{read}, peak memory {gigabytes(peak)}{known}"
 
 
-def costs(reader: Reader, phases: Sequence[str], clock: Sequence[float]) -> dict[str, Any]:
+def costs(reader: "Reader", phases: Sequence[str], clock: Sequence[float]) -> dict[str, Any]:
     """Return the part of a JSON document that says what reading took, from the times between its phases."""
     spans = (after - before for before, after in pairwise(clock))
     return {
@@ -104,10 +96,19 @@ def say(as_json: bool, document: dict[str, Any], line: str) -> None:
 
 def print_json(document: Any, indent: int | None = None) -> None:
     """Print one JSON document."""
-    print(json.dumps(document, indent=indent, ensure_ascii=False))
+    print(json.dumps(document, indent=indent, ensure_ascii=False), flush=True)
 
 
-def plain_table(headings: Sequence[str], right: Sequence[str] = ()) -> Table:
+def draw(*parts: Any, **options: Any) -> None:
+    """Print tables and marked-up texts; `options` are those of rich's console."""
+    from rich.console import Console
+
+    console = Console(**options)
+    for part in parts:
+        console.print(part)
+
+
+def plain_table(headings: Sequence[str], right: Sequence[str] = ()) -> "Table":
     """Return a table without lines; headings on the `right` stand over numbers."""
     from rich.table import Table
 

@@ -1,7 +1,5 @@
 """`infinipot serve`: OpenAI's routes, kept pots and a page, in memory known before it starts."""
 
-from __future__ import annotations
-
 import importlib
 import logging
 import sys
