@@ -49,7 +49,8 @@ def serving(work: Callable[[Scheduler], Coroutine[Any, Any, None]], slots: int) 
     engine = Engine("random", "chat", model(), tokenizer, "float32", "0" * 64)
     recipe = Recipe.named(capacity=CAPACITY, format="chat", catalyst="general short")
     with tempfile.TemporaryDirectory() as folder:
-        scheduler = Scheduler(engine, recipe, LocalStore(Path(folder)), Settings(slots=slots, conversations=1))
+        settings = Settings(slots=slots, conversations=1)
+        scheduler = Scheduler(engine, recipe, LocalStore(Path(folder)), settings)
         scheduler.start()
         try:
             asyncio.run(asyncio.wait_for(work(scheduler), 240))

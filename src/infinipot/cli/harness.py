@@ -13,8 +13,7 @@ import typer
 from infinipot.errors import ConfigError
 from infinipot.recipes.options import DECLARED, ENGINE, RECIPE
 
-# What is not ours is passed on as it stands.
-CONTEXT = {"ignore_unknown_options": True, "allow_interspersed_args": False}
+CONTEXT = {"ignore_unknown_options": True, "allow_interspersed_args": False}  # what is not ours is passed on
 MODEL = "infinipot"
 Words = Annotated[list[str] | None, typer.Argument(metavar="LM-EVAL-OPTIONS", show_default=False)]
 HELP = f"""Run EleutherAI's lm-evaluation-harness on a recipe; every option is passed to lm-eval.

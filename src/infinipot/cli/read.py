@@ -47,12 +47,12 @@ def read(*, given: Given) -> None:
         watch_reading(reader, g.Text(source, text.total))
         clock.append(time.perf_counter())
         before = kept.card if kept else None
-        encoding = "int8" if given["int8"] or (before and before.encoding == "int8") else "exact"
+        packed = given["int8"] or (before and before.encoding == "int8")
         named = ", ".join("standard input" if file == "-" else title(file) for file in given["file"])
         # A pot that is read on keeps its own title.
         called = named if given["title"] is None and not kept else given["title"] or ""
         told = called, source.digest.hexdigest(), source.bytes, before
-        card = card_of(engine, recipe, reader, *told, encoding)
+        card = card_of(engine, recipe, reader, *told, "int8" if packed else "exact")
         card = shop.save(name, reader.state(), card, replace=given["replace"] or kept is not None)
     clock.append(time.perf_counter())
     if given["json"]:

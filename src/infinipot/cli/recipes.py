@@ -10,8 +10,6 @@ from infinipot.cli.screen import JSON, draw, plain_table, print_json
 from infinipot.recipes.option import Option
 
 if TYPE_CHECKING:
-    from rich.table import Table
-
     from infinipot.recipes.presets import Preset
 
 Name = Annotated[str | None, typer.Argument(help="Show one recipe in full.")]
@@ -46,7 +44,7 @@ def recipes(name: Name = None, *, given: Given) -> None:
         draw("[dim]See infinipot recipes NAME for one with its settings.[/dim]")
 
 
-def _pairs(rows: Mapping[str, str]) -> "Table":
+def _pairs(rows: Mapping[str, str]) -> Any:
     table = plain_table(("", ""))
     table.show_header = False
     table.columns[0].style, table.columns[0].no_wrap = "bold", True

@@ -72,8 +72,9 @@ def _sound(name: str, value: object) -> bool:
     if name in _COUNTS:
         return type(value) is int and 0 <= value < 2**62
     if name == "recipe":
-        flat = isinstance(value, dict) and len(value) <= 64 and isinstance(value.get("name"), str)
-        return flat and all(_is_short(key) and _is_single(one) for key, one in value.items())
+        if not isinstance(value, dict) or len(value) > 64 or not isinstance(value.get("name"), str):
+            return False
+        return all(_is_short(key) and _is_single(one) for key, one in value.items())
     if name in _PATTERNS:
         return isinstance(value, str) and bool(_PATTERNS[name].fullmatch(value))
     return _is_short(value)

@@ -4,7 +4,6 @@
     .NAME.pot.RANDOM.tmp/    being written, or left by a killed process: swept by the next save of NAME
     .locks/NAME.lock         held by the writer of NAME
     tenants/ID/              the same again for a tenant
-
 The folder itself may be a link; nothing in it may be.
 """
 

@@ -306,8 +306,8 @@ def test_a_newer_pot_says_upgrade() -> None:
 
 def test_a_huge_shape_of_nothing_with_a_right_sum_takes_no_memory() -> None:
     card, place = toy.card(bytes=0), file.Place("x", "F32", (2**62, 0))
-    document = file.Head(card, {}, {}, [place]).document()
-    digest = hashlib.sha256(file.canonical(document).encode() + place.mark).hexdigest()
+    document, mark = file.Head(card, {}, {}, [place]).document(), f"\nx F32 [{2**62}, 0]\n"
+    digest = hashlib.sha256(file.canonical(document).encode() + mark.encode()).hexdigest()
     forged = {
         "__metadata__": {"infinipot": file.canonical({**document, "sha256": digest})},
         "x": {"dtype": "F32", "shape": list(place.shape), "data_offsets": [0, 0]},

@@ -32,7 +32,8 @@ class Metrics:
         ours: dict[str, Any] = {"namespace": "infinipot", "registry": self.registry}
         for name, help in GAUGES.items():  # the scheduler's own numbers, at the moment they are asked for
             Gauge(name, help, **ours).set_function(lambda name=name: state()[name])  # type: ignore[misc]
-        counter, histogram = partial(Counter, **ours), partial(Histogram, **ours, buckets=SECONDS)
+        counter: Callable[..., Counter] = partial(Counter, **ours)
+        histogram: Callable[..., Histogram] = partial(Histogram, **ours, buckets=SECONDS)
         self.requests = counter("requests", "Requests.", ("route", "method", "status"))
         self.seconds = histogram("request_seconds", "Time of a request.", ("route",))
         self.first = histogram("first_token_seconds", "Time from a request to the first text of its answer.")

@@ -144,7 +144,6 @@ class CompletionBody(AnswerBody):
 
 
 # What answers look like: OpenAI's objects, llama.cpp's progress, and pots.
-
 CARD = "title model created updated tokens_read cycles fill capacity bytes source_bytes"
 
 

@@ -43,6 +43,11 @@ class Slots:
         self._clock = itertools.count(1)
 
     @property
+    def busy(self) -> int:
+        """Slots at work."""
+        return sum(slot.busy for slot in self.all)
+
+    @property
     def conversations(self) -> int:
         """Conversations that may go on."""
         return sum(bool(slot.conversation) and not slot.busy for slot in self.all)
