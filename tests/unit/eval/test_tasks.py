@@ -95,11 +95,11 @@ def test_babilong_and_kv_retrieval_by_their_files(data: Path) -> None:
     ("name", "wanted", "says"),
     [
         ("passkye", {}, "unknown task 'passkye': did you mean 'passkey'?"),
-        ("passkey", {"hay": "noise"}, "`hay` is for needle: leave it out for passkey"),
+        ("passkey", {"hay": "noise"}, "`hay` is for needle and ruler: leave it out for passkey"),
         (
             "longbench",
             {"trials": 3},
-            "`trials` is for needle and passkey and variable-tracking: leave it out for longbench",
+            "`trials` is for needle and passkey and ruler and variable-tracking: leave it out for longbench",
         ),
         ("passkey", {"lengths": "8x"}, "lengths is '8x': use a whole number"),
         ("passkey", {"lengths": ","}, "lengths is empty"),
@@ -124,7 +124,16 @@ def test_what_cannot_be_is_one_line(name: str, wanted: dict[str, Any], says: str
 
 def test_every_task_declares_itself() -> None:
     assert list(tasks()) == [
-        *("babilong", "kv-retrieval", "longbench", "needle", "passkey", "variable-tracking")
+        *(
+            "babilong",
+            "kv-retrieval",
+            "locomo",
+            "longbench",
+            "needle",
+            "passkey",
+            "ruler",
+            "variable-tracking",
+        )
     ]
     for task in tasks().values():
         assert task.help
@@ -162,7 +171,7 @@ def test_options_of_the_same_name_are_one() -> None:
     found = {option.name: option for option in task_options()}
     assert list(found) == sorted(set(found), key=list(found).index)
     assert found["lengths"].kind is str
-    assert "e.g. 8k,128k,1m (needle, passkey, variable-tracking)" in found["lengths"].help
+    assert "e.g. 8k,128k,1m (needle, passkey, ruler, variable-tracking)" in found["lengths"].help
     assert found["lengths"].shown == "the task's"
     assert found["depths"].shown == "0.1,0.5,0.9"
     assert all(option.default is None for option in found.values())

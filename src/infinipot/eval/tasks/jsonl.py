@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from functools import cache
 from importlib.resources import files
 from pathlib import Path
-from typing import IO, Any, ClassVar, TypeVar, cast
+from typing import IO, Any, ClassVar, Self, TypeVar, cast
 
 from infinipot.errors import InputError
 from infinipot.eval.tasks.task import BadRow, Count, Example
@@ -60,6 +60,14 @@ class Row:
     def strings(self, name: str) -> tuple[str, ...]:
         """Return a field that must be a list of strings with something in it."""
         return tuple(string(name, value) for value in self.items(name))
+
+    def row(self, name: str) -> Self:
+        """Return a field that must be an object, as a row of the same place."""
+        return replace(self, fields=_typed(name, self._get(name), dict, "be an object"))
+
+    def rows(self, name: str) -> list[Self]:
+        """Return a field that must be a list of objects with something in it, as rows of the same place."""
+        return [replace(self, fields=_typed(name, each, dict, "hold objects")) for each in self.items(name)]
 
     def _get(self, name: str) -> object:
         if name not in self.fields:
@@ -135,6 +143,17 @@ def find_file(folder: Path | None, names: Sequence[str], how: str) -> Path:
     raise InputError(f"{folder} has no {' or '.join(names)} (nor .xz, .gz): {how}")
 
 
+def find_files(folder: Path | None, pattern: str, how: str) -> list[Path]:
+    """Return every file whose name fits a pattern, plain or packed, by name; one in two forms once."""
+    folder, found = data_folder(folder, how), dict[str, Path]()
+    for packed in PACKED:
+        for path in folder.glob(pattern + packed):
+            found.setdefault(path.name.removesuffix(packed), path)
+    if not found:
+        raise InputError(f"{folder} has no {pattern} (nor .xz, .gz): {how}")
+    return [found[name] for name in sorted(found)]
+
+
 def open_file(path: Path) -> IO[bytes] | gzip.GzipFile:
     """Open a plain or packed file for reading."""
     if path.suffix == ".xz":
@@ -154,6 +173,21 @@ def read_rows(path: Path) -> Iterator[Row | BadRow]:
         yield BadRow(str(path), line + 1, f"the file is damaged from here on ({error})")
 
 
+def read_list(path: Path) -> Iterator[Row | BadRow]:
+    """Yield every object of a file that is one JSON list; the place in the list is the row's line."""
+    try:
+        with open_file(path) as file:
+            found = json.loads(file.read().decode("utf-8"))
+    except (*DAMAGED, ValueError, RecursionError) as error:
+        yield BadRow(str(path), 1, f"the file is damaged or not JSON ({error})")
+        return
+    if not isinstance(found, list):
+        yield BadRow(str(path), 1, f"should be a JSON list, not {type(found).__name__}")
+        return
+    for place, fields in enumerate(found, 1):
+        yield _row(str(path), place, fields)
+
+
 def _parsed(file: str, line: int, content: bytes) -> Row | BadRow:
     try:
         fields = json.loads(content.decode("utf-8"))
@@ -161,6 +195,10 @@ def _parsed(file: str, line: int, content: bytes) -> Row | BadRow:
         return BadRow(file, line, "not UTF-8")
     except (ValueError, RecursionError) as error:
         return BadRow(file, line, f"not JSON ({error})")
+    return _row(file, line, fields)
+
+
+def _row(file: str, line: int, fields: object) -> Row | BadRow:
     if not isinstance(fields, dict):
         return BadRow(file, line, f"should be a JSON object, not {type(fields).__name__}")
     return Row(file, line, fields)

@@ -23,6 +23,7 @@ _END = re.compile(r"[.!?][\"'”’)\]]*(?=\s)|[。！？]|\n(?=\s*\n)")  # the 
 _NEAR = 2000  # characters
 _ROUNDS = 4
 NEW_TOKENS = 32
+HAY = Option("hay", str, "noise", "What a needle lies in: noise or a folder.", metavar="noise|DIR")
 
 
 @dataclass(frozen=True)
@@ -201,7 +202,7 @@ TASK = TaskType(
     "A sentence hidden in texts of your own, or in noise.",
     (
         *passkey.TASK.options,
-        Option("hay", str, "noise", "What a needle lies in: noise or a folder.", metavar="noise|DIR"),
+        HAY,
         Option("needle", str, "passkey", "What is hidden.", metavar="passkey|sandwich|TEXT"),
         Option("question", str, None, "What is asked about a needle of your own."),
         Option("answer", str, None, "The right answer to that question."),

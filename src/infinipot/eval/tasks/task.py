@@ -35,6 +35,7 @@ class Example:
     one_line: bool = False  # the answer ends at a newline, after at least one token
     classes: tuple[str, ...] = ()  # the answer is one of these, where there are any
     facts: Mapping[str, str | int | float] = field(default_factory=dict)  # length, depth, ...: go into rows
+    shared: bool = False  # further examples have the same text, which is read once
 
 
 @dataclass(frozen=True)
