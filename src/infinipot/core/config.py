@@ -11,6 +11,7 @@ from infinipot.errors import ConfigError, check
 Pooling = Literal["mean", "max"]
 Tail = Literal["distil", "fill", "raw"]
 DEFAULT_CAPACITY = 4096
+ALL = -1  # passages: all of the text
 
 
 @dataclass(frozen=True)
@@ -21,6 +22,8 @@ class PotConfig:
     keep      |C|, entries left after a distillation; None means half of capacity (the paper does not say).
     opening   this many first slots are never dropped; 0 as in the paper.
     closing   this many last slots are never dropped; 0 as in the paper.
+    recall    tokens of passages that are read again before an answer; None means a quarter of capacity, 0
+              none (the paper's), ALL the whole text with the question known.
     tail      what becomes of a text's end, read since the last distillation, before a question:
               `distil` reduces the pot to |C| once more, so that the end weighs no more than the rest;
               `fill` leaves as much as fits beside the question and its answer; `raw` leaves all of it.
@@ -31,6 +34,7 @@ class PotConfig:
     opening: int = 0
     tail: Tail = "distil"
     closing: int = 0
+    recall: int | None = None
 
     def __post_init__(self) -> None:
         remedy = "use at least 4 entries (2048 is a good start)"
@@ -40,6 +44,9 @@ class PotConfig:
         check(self.tail in ("distil", "fill", "raw"), "tail", self.tail, "use distil, fill or raw")
         remedy = f"use 0 to {self.kept}, the entries kept"
         check(0 <= self.opening <= self.kept, "opening", self.opening, remedy)
+        remedy = f"use 0 to {self.capacity // 2}, half of `capacity`, or all"
+        fits = self.recall is None or ALL <= self.recall <= self.capacity // 2
+        check(fits, "recall", self.recall, remedy)
         remedy = f"use 0 to {self.kept - self.opening}, the entries kept less the opening"
         check(0 <= self.closing <= self.kept - self.opening, "closing", self.closing, remedy)
 
@@ -47,6 +54,11 @@ class PotConfig:
     def kept(self) -> int:
         """|C|: entries left after a distillation."""
         return self.capacity // 2 if self.keep is None else self.keep
+
+    @property
+    def recalled(self) -> int:
+        """Tokens of passages that are read again before an answer, or ALL."""
+        return self.capacity // 4 if self.recall is None else self.recall
 
     def chunk(self, catalyst: int) -> int:
         """Return how many new tokens one cycle reads beside a catalyst of this length."""
@@ -65,13 +77,14 @@ class PotConfig:
 class ReadingMode:
     """How a method reads, beside which slots it keeps; the defaults are InfiniPot's.
 
-    prompt     `truncate` throws the middle of the text away before it is read.
+    prompt     `truncate` throws the middle of the text away before it is read; with `passages` nothing is read
+               but the passages that are recalled for a question.
     distil     when entries are dropped: when the pot is `full`, once after the whole `prompt`, or `never`.
     positions  `reset` numbers slots 0, 1, 2 ... after each distillation (CR-RoPE); `kept` lets them run on;
                `grouped` is Self-Extend: exact for the nearest `window` tokens, in groups of `group` beyond.
     """
 
-    prompt: Literal["whole", "truncate"] = "whole"
+    prompt: Literal["whole", "truncate", "passages"] = "whole"
     distil: Literal["full", "prompt", "never"] = "full"
     positions: Literal["reset", "kept", "grouped"] = "reset"
     group: int = 2

@@ -46,7 +46,7 @@ def _take(session: PotSession, waiting: list[int], held: int, prompt_left: int, 
         count, distil = BLOCK // 2, False  # a rare shape is not captured: its memory comes on top
     if state.head_tail is not None:
         state.head_tail.push(waiting[:count])
-    else:
+    elif session.mode.prompt == "whole":
         budget = _budget(session, len(waiting) - count) if distil and ends else session.config.kept
         session.write(waiting[:count], distil=distil, budget=budget)
     del waiting[:count]

@@ -16,7 +16,7 @@ from infinipot.core.config import DEFAULT_MODE, PotConfig, ReadingMode
 from infinipot.core.pot import Pot
 from infinipot.core.state import State
 from infinipot.policies.base import Policy
-from infinipot.reading import room
+from infinipot.reading import recalled, room
 from infinipot.reading.answer import AnswerText
 from infinipot.reading.catalyst import catalyst_text
 from infinipot.reading.decode import decode
@@ -24,16 +24,22 @@ from infinipot.reading.held_words import Word, columns
 from infinipot.reading.intake import take_in
 from infinipot.reading.model import Model
 from infinipot.reading.progress import Progress
+from infinipot.reading.recalled import Answer
 from infinipot.reading.sampling import Generation
 from infinipot.reading.sequence import Sequence, begin
 from infinipot.reading.session import PotSession
+from infinipot.recall.archive import Archive
+from infinipot.recall.passages import Passage
 from infinipot.text.tokenizer import Format, Frame, Tokenizer
 
 GREEDY = Generation()
 
 
 class Reader:
-    """A model, a pot, and the text read so far; without a policy nothing is ever dropped from the pot."""
+    """A model, a pot, and the text read so far; without a policy nothing is ever dropped from the pot.
+
+    All text goes to the reader's `archive`, from which passages are recalled; set to None, nothing is archived.
+    """
 
     def __init__(
         self,
@@ -50,6 +56,7 @@ class Reader:
         self.session, self.tokenizer = PotSession(model, policy, config, mode), tokenizer
         self.frame = self._layout = tokenizer.frame(format)
         self._catalyst = catalyst
+        self.archive: Archive | None = Archive()
         self.set_question(question, bare=bare)
 
     @property
@@ -91,11 +98,12 @@ class Reader:
     def clear(self) -> None:
         """Forget everything read and said; the pot's memory and what was captured for it stay."""
         self.session.clear()
+        self.archive = self.archive and Archive()
 
     def fork(self) -> Self:
         """Return an independent reader with the same pot."""
         twin = copy(self)
-        twin.session = self.session.fork()
+        twin.session, twin.archive = self.session.fork(), self.archive and self.archive.fork()
         return twin
 
     def state(self) -> State:
@@ -118,16 +126,23 @@ class Reader:
 
     def reading(self, text: str | Iterable[str]) -> Iterator[Progress]:
         """Read a text, yielding after every forward pass."""
-        pieces = [text] if isinstance(text, str) else text
+        pieces = self.archived([text] if isinstance(text, str) else text)
         return self.reading_tokens(self.tokenizer.encode_stream(pieces))
+
+    def archived(self, pieces: Iterable[str]) -> Iterable[str]:
+        """Return the pieces of a text that is about to be read; the archive takes each down as it passes."""
+        return pieces if self.archive is None else self.archive.taking(pieces)
 
     def reading_tokens(self, stream: Iterable[Several[int]]) -> Iterator[Progress]:
         """Read tokens as they come, yielding after every forward pass."""
         opening = self._preamble()
         if self.session.state.in_dialogue:  # text after a reply begins the user's next turn
             opening += self.frame.turn_before
+        before = self.tokens_read
         for waiting in take_in(self.session, opening, stream):
             yield self.progress(waiting)
+        if self.archive is not None:
+            self.archive.note_tokens(before, self.tokens_read - before)
 
     def progress(self, waiting: int = 0) -> Progress:
         """Return where reading stands."""
@@ -135,23 +150,53 @@ class Reader:
         capacity = None if self.session.mode.grows else pot.capacity
         return Progress(state.tokens_read, pot.cycles, pot.fill, capacity, state.seconds, waiting)
 
-    def ask(self, question: str, generation: Generation = GREEDY) -> str:
-        """Answer a question; the pot stays as it was, so questions do not see each other."""
-        if self.session.graphs is None or self.session.recording is not None:
-            return "".join(self.fork().answer(question, generation)).strip()
-        before = self.session.fork()  # graphs know this pot's addresses: answer here, then put all back
-        try:
-            return "".join(self.answer(question, generation)).strip()
-        finally:
-            self.session.put_back(before)
+    def ask(self, question: str, generation: Generation = GREEDY, recall: int | None = None) -> Answer:
+        """Answer a question; the pot stays as it was, so questions do not see each other.
 
-    def answer(self, question: str, generation: Generation = GREEDY) -> Iterator[str]:
-        """Yield the answer's text as it is generated; question and answer use up this reader's pot."""
-        return self._said(question, generation, final=True)
+        `recall` is as in `PotConfig`, whose own is meant where none is given.
+        """
+        return recalled.ask(self, question, generation, self.config.recalled if recall is None else recall)
+
+    def recall(self, question: str, tokens: int | None = None) -> list[Passage]:
+        """Return the passages of all that was read that matter for a question, with at most so many tokens.
+
+        There are none where the pot still holds everything.
+        """
+        return recalled.passages_for(self, question, self.config.recalled if tokens is None else tokens)
+
+    def answer(
+        self, question: str, generation: Generation = GREEDY, passages: Several[Passage] | None = None
+    ) -> Iterator[str]:
+        """Yield the answer's text as it is generated; question and answer use up this reader's pot.
+
+        Passages are recalled where none are given.
+        """
+        if passages is None:
+            recalled.read_again(self, question, self.config.recalled)
+            passages = self.recall(question)
+        return self._said(recalled.with_passages(self, question, passages), generation, final=True)
 
     def chat(self, message: str, generation: Generation = GREEDY) -> Iterator[str]:
-        """Yield the reply to a message; message and reply stay in the pot, however long the talk."""
-        return self._said(message, generation, final=False)
+        """Yield the reply to a message; message and reply stay in the pot, however long the talk.
+
+        A reply that needs passages is given by a fork that reads them: the pot takes in the talk alone.
+        """
+        passages, said = self.recall(message), ""
+        if passages:
+            pieces = recalled.reply(self, message, generation, passages)
+        else:
+            pieces = self._said(message, generation, final=False)
+        for piece in pieces:
+            said += piece
+            yield piece
+        if self.archive is not None:
+            self.archive.add_turn("user", message)
+            self.archive.add_turn("assistant", said)
+
+    def take_turn(self, message: str, reply: Several[int]) -> None:
+        """Write a message and the tokens of its reply, which another reader gave."""
+        deque(take_in(self.session, [*self._preamble(), *self.turn(message), *reply], ()), maxlen=0)
+        self.session.state.in_dialogue = True
 
     def _said(self, message: str, generation: Generation, final: bool) -> Iterator[str]:
         text = AnswerText(self.tokenizer, self.frame.stop_strings)

@@ -94,7 +94,7 @@ class PotSession:
 
     def put_back(self, before: Self) -> None:
         """Take over a fork's content in place: graphs know this pot's addresses."""
-        self.uncounted = Uncounted()
+        self.uncounted, self.catalyst = Uncounted(), before.catalyst
         self.pot.restore(before.pot)
         self.state, self.held_words = before.state.copy(), before.held_words.copy()
 

@@ -31,8 +31,9 @@ class Option:
     variable: str = ""  # the environment variable that may hold the value
     many: bool = False  # may be given again for several values
     share: bool = False  # a number between 0 and 1 is a share of the capacity
+    words: tuple[tuple[str, Any], ...] = ()  # that stand for a value
     # Of a recipe's size: to methods of `sized` memory, that choose what to keep, or that drop while reading.
-    applies: Literal["sized", "chooses", "drops"] = "drops"
+    applies: Literal["sized", "chooses", "drops", "recalls"] = "drops"
 
     def listed(self, group: str) -> Self:
         """Return the same option where a grid takes several values: one text with commas between."""
@@ -72,6 +73,8 @@ class Option:
         return found
 
     def _parsed(self, text: str) -> Any:
+        if text in dict(self.words):
+            return dict(self.words)[text]
         if self.kind is bool:
             if text.lower() not in ("true", "false"):
                 raise wrong(self.name, text, "use true or false")
@@ -83,4 +86,5 @@ class Option:
         except ValueError:
             words = {int: "a whole number such as 2048 or 4k", float: "a number"}
             also = ", or a share such as 0.5" if self.share else ""
+            also += "".join(f", or {word}" for word, _ in self.words)
             raise wrong(self.name, text, f"use {words.get(self.kind, self.kind.__name__)}{also}") from None

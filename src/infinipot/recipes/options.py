@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Any
 
-from infinipot.core.config import DEFAULT_CAPACITY
+from infinipot.core.config import ALL, DEFAULT_CAPACITY
 from infinipot.models.catalog import DEFAULT_MODEL
 from infinipot.recipes.option import Option
 
@@ -25,6 +25,7 @@ FORMAT = Option("format", str, None, "Prompt layout.", POT, choices=("chat", "pl
 SET = Option("set", str, None, "Setting of the recipe, e.g. heavy=64.", POT, metavar="NAME=VALUE", many=True)
 _ENTRIES = "KV entries per layer and head, never exceeded."
 _END = "A text's end, before a question: distil it, fill the pot with it, or leave it raw."
+_PASSAGES = "Tokens of passages that are found in the text and read again before an answer."
 _PROMPT = "general, general-1, general-2, question, padding, unrelated, or a text of your own."
 
 
@@ -38,6 +39,7 @@ SIZES = _named(  # fields of PotConfig by the same names, and `step`
     Option("step", int, None, "Entries dropped at a time; another way to say `keep`.", POT, shown=THEIRS),
     Option("opening", int, None, "First slots that are never dropped.", POT, shown="0", applies="chooses"),
     Option("closing", int, None, "Last slots that are never dropped.", POT, shown="0", applies="chooses"),
+    Option("recall", int, None, _PASSAGES, POT, metavar="TOKENS|all", shown="a quarter", words=(("all", ALL),)),
     Option("tail", str, None, _END, POT, choices=("distil", "fill", "raw"), shown=THEIRS),
 )
 CHOICE = _named(  # how a method chooses what to keep; a setting of the policy by the same name, if it has one

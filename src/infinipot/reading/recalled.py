@@ -1,0 +1,97 @@
+"""Before an answer, the passages that matter are read again: a fork reads them, the pot stays as it was."""
+
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Self
+
+from infinipot.core.config import ALL
+from infinipot.reading.answer import AnswerText
+from infinipot.reading.catalyst import QUESTION, catalyst_text
+from infinipot.reading.sampling import Generation
+from infinipot.recall.passages import Passage
+from infinipot.recall.search import search
+
+if TYPE_CHECKING:
+    from infinipot.reading.reader import Reader
+
+BEFORE, BETWEEN = "Passages of the text:\n\n", "\n\n...\n\n"
+
+
+class Answer(str):
+    """An answer's text, and the passages that were read again for the answer."""
+
+    passages: tuple[Passage, ...] = ()
+
+    @classmethod
+    def of(cls, text: str, passages: Sequence[Passage]) -> Self:
+        """Return an answer and the passages it may come from."""
+        answer = cls(text)
+        answer.passages = tuple(passages)
+        return answer
+
+
+def ask(reader: "Reader", question: str, generation: Generation, wanted: int) -> Answer:
+    """Answer a question after its passages; the reader stays as it was."""
+    passages = passages_for(reader, question, wanted)
+    captured = reader.session.graphs is not None and reader.session.recording is None
+    # Graphs know this pot's addresses: answer with it, then put all back.
+    before, asked = (reader.session.fork(), reader) if captured else (None, reader.fork())
+    try:
+        read_again(asked, question, wanted)
+        return Answer.of("".join(asked.answer(question, generation, passages)).strip(), passages)
+    finally:
+        if before is not None:
+            reader.session.put_back(before)
+
+
+def passages_for(reader: "Reader", question: str, budget: int) -> list[Passage]:
+    """Return the passages of a reader's archive that matter for a question; none where the pot holds all."""
+    holds_all = not reader.pot.cycles and reader.session.mode.prompt != "passages"
+    if reader.archive is None or budget <= 0 or holds_all:
+        return []
+    return search(reader.archive, wordings(reader, question), budget, lambda text: len(reader.tokenizer.encode(text)))
+
+
+def wordings(reader: "Reader", question: str) -> list[str]:
+    """Return what to look for: the question, and in a talk the question with what was said before."""
+    before = reader.archive.turns(2) if reader.archive and reader.session.state.in_dialogue else []
+    return [question, " ".join((*before, question))] if before else [question]
+
+
+def with_passages(reader: "Reader", question: str, passages: Sequence[Passage]) -> str:
+    """Return the message that asks a question after its passages; room is made with the question in mind."""
+    if not passages:
+        return question
+    aim(reader, question)
+    return f"{BEFORE}{BETWEEN.join(passage.text.strip() for passage in passages)}\n\n{question}"
+
+
+def read_again(reader: "Reader", question: str, wanted: int) -> None:
+    """Where ALL is wanted, read everything again with the question known."""
+    if wanted != ALL or reader.archive is None or not reader.pot.cycles:
+        return
+    reader.session.clear()
+    aim(reader, question)
+    for _ in reader.reading_tokens(reader.tokenizer.encode_stream(reader.archive.texts())):
+        pass
+
+
+def aim(reader: "Reader", question: str) -> None:
+    """From now on, keep what matters for a question."""
+    if reader.session.catalyst:
+        reader.session.catalyst = reader.closing(catalyst_text(QUESTION, question))
+
+
+def reply(
+    reader: "Reader", message: str, generation: Generation, passages: Sequence[Passage]
+) -> Iterator[str]:
+    """Yield a fork's reply to a message after its passages; the reader takes in message and reply alone."""
+    twin, said = reader.fork(), []
+    text = AnswerText(reader.tokenizer, reader.frame.stop_strings)
+
+    def tokens() -> Iterator[int]:
+        for token in twin.generate(twin.turn(with_passages(twin, message, passages)), generation, final=True):
+            said.append(token)
+            yield token
+
+    yield from text.pieces(tokens())
+    reader.take_turn(message, said)

@@ -1,0 +1,294 @@
+"""Everything a reader has read, as passages in a SQLite database with a full-text index.
+
+The database of a reader is a temporary one of SQLite's own: on disk beyond some megabytes, and gone with the
+process, however that ends; `save` makes a file of it. Forks share a database until one of them writes. A
+digest runs through all passages: by the digest a pot knows its own archive, and a changed passage is noticed.
+"""
+
+import hashlib
+import sqlite3
+import threading
+import weakref
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import closing, contextmanager
+from copy import copy
+from pathlib import Path
+from typing import Any, Self
+
+from infinipot.errors import StoreError
+from infinipot.recall.passages import Cutter, Passage
+from infinipot.recall.words import indexed
+
+FORMAT = 1
+_MARK = 0x1F07A7C4  # SQLite's application_id: the file is an archive of ours
+_TABLES = {
+    "sources": "CREATE TABLE sources (id INTEGER PRIMARY KEY, name TEXT, turn INTEGER, token INTEGER, "
+    "tokens INTEGER, length INTEGER)",
+    "passages": "CREATE TABLE passages (id INTEGER PRIMARY KEY, source INTEGER, start INTEGER, text TEXT)",
+    "words": "CREATE VIRTUAL TABLE words USING fts5(body, content='', tokenize='porter unicode61')",
+}
+_PASSAGE = (
+    "SELECT p.id, s.name, s.turn, p.start, p.start + length(p.text), "
+    "s.token + iif(s.length > 0, p.start * s.tokens / s.length, 0), p.text "
+    "FROM passages p JOIN sources s ON s.id = p.source WHERE p.id = ?"
+)
+_PAGE = 4096  # bytes, SQLite's own
+_TOGETHER = 64  # passages written at once
+
+
+class _Database:
+    """A temporary SQLite database, used by one thread at a time."""
+
+    def __init__(self, most_bytes: int | None = None) -> None:
+        self.lock = threading.RLock()
+        self.connection = sqlite3.connect("", check_same_thread=False, isolation_level=None)
+        if most_bytes is not None:
+            self.connection.execute(f"PRAGMA max_page_count = {max(1, most_bytes // _PAGE)}")
+        self.last = 0  # passages in the database
+        weakref.finalize(self, self.connection.close)
+
+    def run(self, command: str, *values: Any) -> list[tuple[Any, ...]]:
+        """Run one command; return its rows."""
+        with self.lock:
+            return self.connection.execute(command, values).fetchall()
+
+    def index(self, number: int, text: str) -> None:
+        """Take a passage into the full-text index."""
+        self.run("INSERT INTO words (rowid, body) VALUES (?, ?)", number, indexed(text))
+
+    def cut_after(self, last: int) -> None:
+        """Forget all passages after the last."""
+        for number, text in self.run("SELECT id, text FROM passages WHERE id > ?", last):
+            self.run("INSERT INTO words (words, rowid, body) VALUES ('delete', ?, ?)", number, indexed(text))
+        self.run("DELETE FROM passages WHERE id > ?", last)
+        self.last = last
+
+
+class Archive:
+    """The passages of one reader: of all that its database holds, those up to the reader's last."""
+
+    def __init__(self, most_bytes: int | None = None) -> None:
+        self._database: _Database | None = None  # made with the first passage
+        self._most_bytes = most_bytes  # on disk; beyond, nothing more is archived
+        self.last, self._chain = 0, hashlib.sha256()
+        self.problem = ""  # why nothing is written any more; empty where all is well
+
+    @property
+    def digest(self) -> str:
+        """What all passages together are known by; empty where there are none, or where some are missing."""
+        return self._chain.hexdigest() if self.last and not self.problem else ""
+
+    def fork(self) -> Self:
+        """Return an archive with the same passages, which goes on by itself."""
+        twin = copy(self)
+        twin._chain = self._chain.copy()
+        return twin
+
+    # Writing ---------------------------------------------------------------------
+
+    def taking(self, pieces: Iterable[str], source: str = "", turn: int | None = None) -> Iterator[str]:
+        """Pass on the pieces of a text; what has passed is archived.
+
+        A piece that knows its own `source`, as a file's first piece does, begins a source of that name.
+        """
+        writer = _Writer(self, source, turn)
+        try:
+            for piece in pieces:
+                if (named := getattr(piece, "source", None)) is not None:
+                    writer.end()
+                    writer = _Writer(self, named, turn)
+                writer.push(piece)
+                yield piece
+        finally:
+            writer.end()
+
+    def add(self, text: str, source: str = "", turn: int | None = None) -> None:
+        """Archive a text that is there as a whole, such as one turn of a talk."""
+        for _ in self.taking([text], source, turn):
+            pass
+
+    def add_turn(self, speaker: str, text: str) -> None:
+        """Archive the next turn of a talk."""
+        number = self._database.run("SELECT max(turn) FROM sources")[0][0] if self._database else None
+        self.add(text, speaker, (number or 0) + 1)
+
+    def turns(self, most: int) -> list[str]:
+        """Return the beginnings of the last turns of a talk."""
+        if self._database is None:
+            return []
+        command = (
+            "SELECT p.text FROM sources s JOIN passages p ON p.source = s.id AND p.start = 0 "
+            "WHERE s.turn IS NOT NULL AND p.id <= ? ORDER BY p.id DESC LIMIT ?"
+        )
+        return [row[0] for row in self._database.run(command, self.last, most)][::-1]
+
+    def note_tokens(self, first: int, count: int) -> None:
+        """Note which tokens the last reading was, so that its passages know about where they stand."""
+        with self._writing() as database:
+            if database is None:
+                return
+            fresh = database.run("SELECT id, length FROM sources WHERE tokens IS NULL ORDER BY id")
+            passed, total = 0, sum(length for _, length in fresh)
+            for source, length in fresh:
+                place = (first + passed * count // total, length * count // total)
+                database.run("UPDATE sources SET token = ?, tokens = ? WHERE id = ?", *place, source)
+                passed += length
+
+    def begin(self, source: str, turn: int | None) -> int:
+        """Open a source; return its number."""
+        with self._writing() as database:
+            if database is not None:
+                database.run("INSERT INTO sources VALUES (NULL, ?, ?, 0, NULL, 0)", source, turn)
+                return int(database.run("SELECT last_insert_rowid()")[0][0])
+        return 0
+
+    def append(self, source: int, start: int, texts: Sequence[str]) -> None:
+        """Archive the next passages of a source."""
+        with self._writing() as database:
+            if database is None:
+                return
+            database.run("BEGIN")
+            for text in texts:
+                self.last += 1
+                self._chain.update(f"{len(text)}:{text}".encode("utf-8", "surrogatepass"))
+                database.run("INSERT INTO passages VALUES (?, ?, ?, ?)", self.last, source, start, text)
+                database.index(self.last, text)
+                start += len(text)
+            database.run("UPDATE sources SET length = ? WHERE id = ?", start, source)
+            database.run("COMMIT")
+            database.last = self.last
+
+    @contextmanager
+    def _writing(self) -> Iterator[_Database | None]:
+        """Give a database of this archive's own; a disk that refuses ends the archive, not the reading."""
+        if self.problem:
+            yield None
+            return
+        try:
+            if self._database is None:
+                self._database = _Database(self._most_bytes)
+                for command in _TABLES.values():
+                    self._database.run(command)
+            elif self._database.last > self.last:  # a fork has gone on
+                self._database = self._own(self._database)
+            with self._database.lock:
+                yield self._database
+        except sqlite3.Error as error:
+            self.problem = f"the archive could not be written ({error})"
+
+    def _own(self, shared: _Database) -> _Database:
+        found = _Database(self._most_bytes)
+        with shared.lock:
+            shared.connection.backup(found.connection)
+        found.cut_after(self.last)
+        return found
+
+    # Finding ---------------------------------------------------------------------
+
+    def matching(self, terms: Sequence[str], most: int) -> list[int]:
+        """Return the numbers of passages that share a word with the terms, the best (BM25) first."""
+        if self._database is None or not terms:
+            return []
+        wanted = " OR ".join(f'"{term}"' for term in terms)
+        command = "SELECT rowid FROM words WHERE words MATCH ? AND rowid <= ? ORDER BY rank LIMIT ?"
+        return [row[0] for row in self._database.run(command, wanted, self.last, most)]
+
+    def count(self, term: str) -> int:
+        """Return how many passages have a word."""
+        if self._database is None:
+            return 0
+        command = "SELECT count(*) FROM words WHERE words MATCH ? AND rowid <= ?"
+        return int(self._database.run(command, f'"{term}"', self.last)[0][0])
+
+    def passages(self, numbers: Iterable[int]) -> Iterator[Passage]:
+        """Yield passages by their numbers, in the order given."""
+        for number in numbers if self._database else ():
+            yield Passage(*self._database.run(_PASSAGE, number)[0])
+
+    def texts(self) -> Iterator[str]:
+        """Return everything that was read, passage by passage."""
+        return (passage.text for passage in self.passages(range(1, self.last + 1)))
+
+    # Keeping ---------------------------------------------------------------------
+
+    def save(self, path: Path) -> None:
+        """Write the archive to a file that does not exist yet."""
+        if self._database is None:
+            raise StoreError("there is no archive to keep: nothing was read")
+        if self._database.last > self.last:
+            self._database = self._own(self._database)
+        try:
+            with closing(sqlite3.connect(path)) as target, self._database.lock:
+                self._database.connection.backup(target)
+                target.execute(f"PRAGMA application_id = {_MARK}")
+                target.execute(f"PRAGMA user_version = {FORMAT}")
+        except sqlite3.Error as error:
+            raise StoreError(f"cannot write the archive: {error}") from error
+
+    @classmethod
+    def load(cls, path: Path, digest: str, what: str = "the archive", stranger: bool = False) -> Self:
+        """Return the archive of a file, if all its passages are those of the digest.
+
+        The index of a `stranger`'s file is made anew from the passages.
+        """
+        archive, database = cls(), _Database()
+        try:
+            with closing(sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True)) as source:
+                _check_make(source, what)
+                source.backup(database.connection)
+            for number, text in database.connection.execute("SELECT id, text FROM passages ORDER BY id"):
+                archive.last += 1
+                if number != archive.last or not isinstance(text, str):
+                    raise sqlite3.DatabaseError("its passages do not follow each other")
+                archive._chain.update(f"{len(text)}:{text}".encode("utf-8", "surrogatepass"))
+            if stranger:
+                database.run("DROP TABLE words")
+                database.run(_TABLES["words"])
+                for number, text in database.run("SELECT id, text FROM passages"):
+                    database.index(number, text)
+        except sqlite3.Error as error:
+            raise StoreError(f"{what} is damaged ({error})") from error
+        archive._database, database.last = database, archive.last
+        if archive.digest != digest:
+            raise StoreError(f"{what} is of another text, or was changed")
+        return archive
+
+
+def _check_make(source: sqlite3.Connection, what: str) -> None:
+    """Refuse a file that is no archive, that is newer, or that holds anything but an archive's tables."""
+    source.execute("PRAGMA trusted_schema = OFF")
+    (mark,), (version,) = (source.execute(f"PRAGMA {name}").fetchone() for name in ("application_id", "user_version"))
+    if mark != _MARK:
+        raise StoreError(f"{what} is no archive")
+    if version > FORMAT:
+        raise StoreError(f"{what} has format {version}, newer than {FORMAT}", remedy="upgrade infinipot")
+    found = dict(source.execute("SELECT name, sql FROM sqlite_master WHERE name NOT LIKE 'words\\_%' ESCAPE '\\'"))
+    if found != _TABLES:
+        raise StoreError(f"{what} is an archive of unknown make")
+
+
+class _Writer:
+    """One source on its way into an archive."""
+
+    def __init__(self, archive: Archive, name: str, turn: int | None) -> None:
+        self._archive, self._name, self._turn = archive, name, turn
+        self._cutter, self._number, self._start = Cutter(), 0, 0
+        self._waiting: list[str] = []
+
+    def push(self, piece: str) -> None:
+        """Take the next piece of the text."""
+        self._waiting.extend(self._cutter.push(piece))
+        if len(self._waiting) >= _TOGETHER:
+            self._write()
+
+    def end(self) -> None:
+        """Archive what is left."""
+        self._waiting.extend(self._cutter.flush())
+        self._write()
+
+    def _write(self) -> None:
+        texts, self._waiting = self._waiting, []
+        if texts:
+            self._number = self._number or self._archive.begin(self._name, self._turn)
+            self._archive.append(self._number, self._start, texts)
+            self._start += sum(map(len, texts))

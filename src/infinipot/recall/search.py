@@ -1,0 +1,59 @@
+"""Which passages a question needs: found by their words, as many as a budget of tokens allows, in text order."""
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
+
+from infinipot.recall.archive import Archive
+from infinipot.recall.passages import Passage
+from infinipot.recall.words import terms
+
+MOST = 400  # passages looked at
+COMMON, FEW = 0.1, 3  # a word of more than this share of passages, and of more than these, says nothing alone
+_DAMPING = 60  # of reciprocal ranks, as is usual
+
+
+def search(
+    archive: Archive, queries: Sequence[str], budget: int, count: Callable[[str], int]
+) -> list[Passage]:
+    """Return the best passages for several wordings of a question that together have at most `budget` tokens.
+
+    In text order, neighbours joined. None where no passage shares an uncommon word with any wording.
+    """
+    most = max(FEW, COMMON * archive.last)
+    wordings = [words for words in map(terms, queries) if any(0 < archive.count(one) <= most for one in words)]
+    chosen: list[Passage] = []
+    for passage in archive.passages(fused([archive.matching(words, MOST) for words in wordings])):
+        cost = count(passage.text)
+        if cost <= budget:
+            chosen.append(passage)
+            budget -= cost
+        elif not chosen:  # not even the best one fits: its beginning does
+            text = passage.text[: len(passage.text) * budget // cost]
+            return [replace(passage, end=passage.start + len(text), text=text)]
+        else:
+            break
+    return joined(chosen)
+
+
+def fused(rankings: Sequence[Sequence[int]]) -> list[int]:
+    """Return one ranking of several: by the sum of reciprocal ranks."""
+    scores: dict[int, float] = {}
+    for ranking in rankings:
+        for rank, number in enumerate(ranking):
+            scores[number] = scores.get(number, 0.0) + 1 / (_DAMPING + rank)
+    return sorted(scores, key=scores.__getitem__, reverse=True)
+
+
+def joined(passages: Iterable[Passage]) -> list[Passage]:
+    """Return passages in text order, neighbours of one source as one."""
+    found: list[Passage] = []
+    last = 0
+    for passage in sorted(passages, key=lambda passage: passage.id):
+        before = found[-1] if found else None
+        follows = before and passage.id == last + 1 and (before.source, before.turn) == (passage.source, passage.turn)
+        if before and follows and passage.start == before.end:
+            found[-1] = replace(before, end=passage.end, text=before.text + passage.text)
+        else:
+            found.append(passage)
+        last = passage.id
+    return found
