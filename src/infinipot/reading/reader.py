@@ -195,7 +195,8 @@ class Reader:
 
     def take_turn(self, message: str, reply: Several[int]) -> None:
         """Write a message and the tokens of its reply, which another reader gave."""
-        deque(take_in(self.session, [*self._preamble(), *self.turn(message), *reply], ()), maxlen=0)
+        self.begin_answer(self.turn(message), len(reply), final=False)
+        deque(take_in(self.session, list(reply), ()), maxlen=0)
         self.session.state.in_dialogue = True
 
     def _said(self, message: str, generation: Generation, final: bool) -> Iterator[str]:

@@ -13,7 +13,7 @@ from infinipot.recall.search import search
 if TYPE_CHECKING:
     from infinipot.reading.reader import Reader
 
-BEFORE, BETWEEN = "Passages of the text:\n\n", "\n\n...\n\n"
+PROMPT = "Question: {question}\n\nPassages of the text that may hold the answer:\n\n{passages}\n\nQuestion: {question}"
 
 
 class Answer(str):
@@ -62,7 +62,8 @@ def with_passages(reader: "Reader", question: str, passages: Sequence[Passage]) 
     if not passages:
         return question
     aim(reader, question)
-    return f"{BEFORE}{BETWEEN.join(passage.text.strip() for passage in passages)}\n\n{question}"
+    found = "\n\n".join(passage.text.strip() for passage in passages)
+    return PROMPT.format(question=question, passages=found)
 
 
 def read_again(reader: "Reader", question: str, wanted: int) -> None:

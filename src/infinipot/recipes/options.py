@@ -26,6 +26,7 @@ SET = Option("set", str, None, "Setting of the recipe, e.g. heavy=64.", POT, met
 _ENTRIES = "KV entries per layer and head, never exceeded."
 _END = "A text's end, before a question: distil it, fill the pot with it, or leave it raw."
 _PASSAGES = "Tokens of passages that are found in the text and read again before an answer."
+_AMOUNT: dict[str, Any] = {"metavar": "TOKENS|all", "shown": "a quarter of `capacity`", "words": (("all", ALL),)}
 _PROMPT = "general, general-1, general-2, question, padding, unrelated, or a text of your own."
 
 
@@ -39,7 +40,7 @@ SIZES = _named(  # fields of PotConfig by the same names, and `step`
     Option("step", int, None, "Entries dropped at a time; another way to say `keep`.", POT, shown=THEIRS),
     Option("opening", int, None, "First slots that are never dropped.", POT, shown="0", applies="chooses"),
     Option("closing", int, None, "Last slots that are never dropped.", POT, shown="0", applies="chooses"),
-    Option("recall", int, None, _PASSAGES, POT, metavar="TOKENS|all", shown="a quarter", words=(("all", ALL),)),
+    Option("recall", int, None, _PASSAGES, POT, applies="recalls", **_AMOUNT),
     Option("tail", str, None, _END, POT, choices=("distil", "fill", "raw"), shown=THEIRS),
 )
 CHOICE = _named(  # how a method chooses what to keep; a setting of the policy by the same name, if it has one

@@ -52,7 +52,9 @@ class Preset:
         declared = SIZES.get(option)
         if declared is None:
             return option in self.knobs
-        return {"sized": self.sized, "chooses": bool(self.policy), "drops": self.drops}[declared.applies]
+        recalls = self.drops or self.mode.prompt == "passages"
+        known = {"sized": self.sized, "chooses": bool(self.policy), "drops": self.drops, "recalls": recalls}
+        return known[declared.applies]
 
     @property
     def bounds(self) -> str:

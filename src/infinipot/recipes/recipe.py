@@ -122,6 +122,8 @@ class Recipe:
             return f"drops {self.step} entries at a time instead of one"
         if self.preset.mode.prompt == "truncate":
             return "the middle of a text longer than the pot is not read"
+        if self.preset.mode.prompt == "passages":
+            return "nothing is read but the passages found for a question"
         return "" if self.preset.bounded else f"bounds {self.preset.bounds}"
 
 

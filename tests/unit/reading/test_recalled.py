@@ -1,0 +1,129 @@
+"""Recall in a reader: what is found is read into a fork, and the pot stays as it was."""
+
+import pytest
+import torch
+
+from infinipot import Generation, Recipe
+from infinipot.core.config import ALL
+from infinipot.errors import ConfigError
+from infinipot.reading.reader import Reader
+from infinipot.testing import ByteTokenizer, ToyModel
+
+FACT = "The zebra is called Zorro."
+HAY = "Nothing happened in the harbour that day, and the boats lay still. "
+SHORT = Generation(6)
+
+
+def reader(recipe: str = "infinipot", **options: object) -> Reader:
+    given = {"capacity": 2048, "recall": 1000, **options}
+    return Recipe.named(recipe, **given).reader(ToyModel(), ByteTokenizer())  # type: ignore[arg-type]
+
+
+def read(**options: object) -> Reader:
+    made = reader(**options)
+    made.read([HAY * 60, f"\n\n{FACT}\n\n", HAY * 60])
+    return made
+
+
+def content(made: Reader) -> list[torch.Tensor]:
+    return [tensor.clone() for tensor in made.state().tensors.values()]
+
+
+def test_an_answer_brings_its_passages_and_the_pot_stays_as_it_was() -> None:
+    made = read()
+    before = content(made)
+    answer = made.ask("What is the zebra called?", SHORT)
+    assert any(FACT in passage.text for passage in answer.passages)
+    assert all(torch.equal(one, other) for one, other in zip(before, content(made), strict=True))
+    assert made.ask("What is the zebra called?", SHORT, recall=0).passages == ()
+
+
+def test_recalled_passages_change_what_is_asked() -> None:
+    """The same as asking with the passages written out, by a reader with the question in mind."""
+    made = read()
+    passages = made.recall("What is the zebra called?")
+    twin = made.fork()
+    text = "".join(twin.answer("What is the zebra called?", SHORT, passages)).strip()
+    assert made.ask("What is the zebra called?", SHORT) == text
+    assert twin.pot.fill <= twin.pot.capacity
+
+
+def test_a_text_that_fits_recalls_nothing() -> None:
+    made = reader()
+    made.read(HAY * 3 + FACT)
+    assert made.recall("What is the zebra called?") == []
+    assert made.ask("What is the zebra called?", SHORT).passages == ()
+
+
+def test_without_an_archive_nothing_is_recalled() -> None:
+    made = reader()
+    made.archive = None
+    made.read(HAY * 120 + FACT)
+    assert made.recall("What is the zebra called?") == []
+    assert made.fork().archive is None
+
+
+def test_all_reads_the_whole_text_again_with_the_question_known() -> None:
+    made = read()
+    before = content(made)
+    again = made.ask("What is the zebra called?", SHORT, recall=ALL)
+    known = Recipe.named(capacity=2048, recall=0, catalyst="question").reader(
+        ToyModel(), ByteTokenizer(), "What is the zebra called?"
+    )
+    known.read([HAY * 60, f"\n\n{FACT}\n\n", HAY * 60])
+    assert again == known.ask("What is the zebra called?", SHORT)
+    assert all(torch.equal(one, other) for one, other in zip(before, content(made), strict=True))
+
+
+def test_a_talk_recalls_its_own_turns_and_the_pot_takes_in_the_talk_alone() -> None:
+    made = reader()
+    "".join(made.chat(FACT, SHORT))
+    for number in range(30):
+        "".join(made.chat(f"{HAY} Turn {number} of the talk.", SHORT))
+    assert made.pot.cycles
+    (passage, *_) = made.recall("What was the zebra called?")
+    assert passage.turn == 1
+    assert passage.source == "user"
+    asked = made.pot.tokens
+    "".join(made.chat("What was the zebra called?", SHORT))
+    assert made.pot.tokens - asked < len(FACT) + 100  # no passage among them
+    turns = made.archive.turns(2) if made.archive else []
+    assert turns[0] == "What was the zebra called?"
+
+
+def test_a_reply_with_passages_leaves_the_talk_as_one_without_does() -> None:
+    """The next message meets the same pot, whoever gave the reply."""
+    made = read(recall=0)
+    twin = made.fork()
+    said = list(made.generate(made.turn("What is the zebra called?"), SHORT))
+    twin.take_turn("What is the zebra called?", said)
+    logits = [one.sequence(one.turn("Go on."), SHORT).logits for one in (made, twin)]
+    assert made.pot.fill == twin.pot.fill
+    torch.testing.assert_close(*logits)
+
+
+def test_a_follow_up_is_completed_from_the_talk() -> None:
+    made = read()
+    "".join(made.chat("Tell me about the zebra.", SHORT))
+    assert any(FACT in passage.text for passage in made.recall("And what is its name?"))
+
+
+def test_clear_forgets_the_archive_too() -> None:
+    made = read()
+    made.clear()
+    made.read(HAY * 120)
+    assert not any(FACT in text for text in made.archive.texts()) if made.archive else False
+
+
+def test_passages_alone_read_nothing_else() -> None:
+    made = reader("passages")
+    made.read([HAY * 60, f"\n\n{FACT}\n\n", HAY * 60])
+    assert made.pot.fill == 0
+    assert made.tokens_read == len(HAY) * 120 + len(FACT) + 4
+    answer = made.ask("What is the zebra called?", SHORT)
+    assert any(FACT in passage.text for passage in answer.passages)
+
+
+def test_more_than_half_of_the_pot_is_refused() -> None:
+    with pytest.raises(ConfigError, match="half of `capacity`"):
+        reader(recall=1025)
