@@ -93,7 +93,7 @@ def test_a_talk_recalls_its_own_turns_and_the_pot_takes_in_the_talk_alone() -> N
 
 def test_a_reply_with_passages_leaves_the_talk_as_one_without_does() -> None:
     """The next message meets the same pot, whoever gave the reply."""
-    made = read(recall=0)
+    made = read(recall=0, tail="distil")
     twin = made.fork()
     said = list(made.generate(made.turn("What is the zebra called?"), SHORT))
     twin.take_turn("What is the zebra called?", said)
