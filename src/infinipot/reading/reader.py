@@ -196,8 +196,9 @@ class Reader:
     def take_turn(self, message: str, reply: Several[int]) -> None:
         """Write a message and the tokens of its reply, which another reader gave."""
         self.begin_answer(self.turn(message), len(reply), final=False)
+        undistilled = self.session.state.has_undistilled
         deque(take_in(self.session, list(reply), ()), maxlen=0)
-        self.session.state.in_dialogue = True
+        self.session.state.in_dialogue, self.session.state.has_undistilled = True, undistilled
 
     def _said(self, message: str, generation: Generation, final: bool) -> Iterator[str]:
         text = AnswerText(self.tokenizer, self.frame.stop_strings)
