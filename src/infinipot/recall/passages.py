@@ -1,7 +1,7 @@
 """A text of any length as passages that end where a paragraph or a sentence ends; joined, they are the text."""
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -33,6 +33,14 @@ class Passage:
             return f"turn {self.turn}, {self.source}" if self.source else f"turn {self.turn}"
         where = f"characters {self.start:,} to {self.end:,}"
         return f"{self.source}, {where}" if self.source else where
+
+    def quote(self, words: Iterable[str], most: int = 200) -> str:
+        """Return the sentence that shares most words with a question, in one line."""
+        wanted = {word[:5] for word in words if len(word) > 3}  # enough of a word to meet its other forms
+        sentences = [one.strip() for one in _ENDS[1].split(self.text) if one.strip()]
+        best = max(sentences, key=lambda one: sum(word in one.lower() for word in wanted), default="")
+        line = " ".join(best.split())
+        return line if len(line) <= most else f"{line[: most - 3].rstrip()}..."
 
     def to_json(self) -> dict[str, Any]:
         """Return the passage as JSON-ready data."""

@@ -53,3 +53,12 @@ def test_a_text_without_any_pause_is_cut_all_the_same() -> None:
 def test_a_passage_says_where_it_stands(passage: Passage, place: str) -> None:
     assert passage.place == place
     assert passage.to_json()["place"] == place
+
+
+def test_a_quote_is_the_sentence_that_the_question_is_about() -> None:
+    text = "The harbour lay still. The zebra was called Zorro by all. " + "It rained. " * 30
+    passage = Passage(1, "", None, 0, len(text), 0, text)
+    assert passage.quote(["zebras", "called"]) == "The zebra was called Zorro by all"
+    assert passage.quote([]) == "The harbour lay still"
+    assert len(Passage(1, "", None, 0, 9, 0, "word " * 300).quote([])) <= 200
+    assert Passage(1, "", None, 0, 2, 0, " \n").quote(["x"]) == ""
