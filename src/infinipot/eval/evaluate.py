@@ -151,6 +151,7 @@ def _row(task: Task, job: Job, outcome: Outcome) -> Row:
     score = round(task.score(outcome.prediction, job.example), DIGITS)
     told = {"score": score, "prediction": outcome.prediction, "answers": list(job.example.answers)}
     counted = {"tokens_read": outcome.tokens_read, "cycles": outcome.cycles, "entries": outcome.entries}
+    counted |= {"recalled": outcome.recalled} if outcome.recalled else {}
     seconds = {"read": outcome.read_seconds, "answer": outcome.answer_seconds}
     return {**row, **told, **counted, "seconds": seconds}
 

@@ -56,7 +56,7 @@ class Grid:
         for capacity, *values in product(capacities, *(self.options[name] for name in known)):
             told = zip(known, values, strict=True)
             given = {name: preset.parse(name, v) if isinstance(v, str) else v for name, v in told}
-            recipe = Recipe.named(preset.name, capacity=capacity, format=format, **given)
+            recipe = Recipe.named(preset.name, capacity=capacity, format=format, **{**_pure(preset), **given})
             if asks and not recipe.uses_catalyst:  # all is novelty: there is no score to be pooled
                 recipe = replace(recipe, knobs={k: v for k, v in recipe.knobs.items() if k not in POOLS})
             for catalyst in self.catalysts if recipe.uses_catalyst else ("",):
@@ -84,15 +84,13 @@ class Cell:
     def _sizes(self) -> Iterator[str]:
         """Yield the sizes that are not the preset's own at this capacity."""
         preset, config = self.recipe.preset, self.recipe.config
-        if not preset.policy:
-            return
-        usual = Recipe.named(preset.name, capacity=config.capacity).config
+        usual = Recipe.named(preset.name, capacity=config.capacity, **_pure(preset)).config
         for size in fields(PotConfig):
             if size.name == "keep":
                 if preset.bounded and config.kept != usual.kept:
                     yield f"step={self.recipe.step}" if preset.step else f"keep={config.kept}"
             elif getattr(config, size.name) != getattr(usual, size.name):
-                yield f"{size.name}={_plain(getattr(config, size.name))}"
+                yield f"{size.name}={SIZES[size.name].worded(getattr(config, size.name))}"
 
     def describe(self) -> dict[str, Any]:
         """Return every parameter as JSON-ready data; null where one means nothing to the recipe."""
@@ -117,6 +115,11 @@ def catalyst_names(given: Iterable[str]) -> tuple[str, ...]:
         pieces = [part.strip() for part in text.split(",") if part.strip()]
         found += pieces if all(len(piece.split()) == 1 for piece in pieces) else [text.strip()]
     return tuple(dict.fromkeys(found))
+
+
+def _pure(preset: Preset) -> dict[str, Any]:
+    """Return what differs from a user's defaults: a method is measured alone unless recall is asked for."""
+    return {"recall": 0} if preset.drops else {}
 
 
 def _takes(preset: Preset, option: str) -> bool:

@@ -13,6 +13,7 @@ from infinipot.engine import Engine
 from infinipot.errors import ConfigError, InfiniPotError
 from infinipot.eval.grid import Cell
 from infinipot.eval.tasks.task import Example
+from infinipot.reading import recalled
 from infinipot.reading.answer import AnswerText
 from infinipot.reading.decode import DecodeBatch
 from infinipot.reading.reader import Reader
@@ -54,6 +55,7 @@ class Outcome:
     read_seconds: float = 0.0
     answer_seconds: float = 0.0
     error: str = ""
+    recalled: int = 0  # tokens that were read again for the question
 
 
 class Runner:
@@ -63,6 +65,7 @@ class Runner:
         self.engine, self.batch = engine, batch
         self._recipe: Recipe | None = None
         self._readers: list[Reader] = []  # serve as long as the recipe stays the same, whatever the question
+        self._shared: tuple[str, Reader] | None = None  # the last text of several questions, as it was read
 
     def run(self, jobs: Iterable[Job]) -> Iterator[tuple[Job, Outcome]]:
         """Yield every job with its outcome, in order."""
@@ -111,11 +114,13 @@ class Runner:
         seconds, batch, answers = [], DecodeBatch(), {}
         for example, reader in zip(examples, readers, strict=True):
             started = time.perf_counter()
-            reader.read(example.text)
+            self._read(example, reader)
             seconds.append(time.perf_counter() - started)
-        asked = time.perf_counter()
+        asked, counts = time.perf_counter(), []
         for example, reader in zip(examples, readers, strict=True):
-            turn = reader.turn(example.question)
+            question, count = _asked(example, reader)
+            counts.append(count)
+            turn = reader.turn(question)
             sequence = reader.sequence(turn, Generation(example.new_tokens), final=True)
             answers[sequence] = Answer(reader, example.one_line)
             batch.add(sequence)
@@ -124,11 +129,22 @@ class Runner:
                 if not answers[sequence].push(token):
                     batch.drop(sequence)
         outcomes = []
-        for answer, reader, read in zip(answers.values(), readers, seconds, strict=True):
+        for answer, reader, read, again in zip(answers.values(), readers, seconds, counts, strict=True):
             counted = reader.tokens_read, reader.pot.cycles, reader.pot.fill
             took = round(read, 4), round(answer.ended - asked, 4)
-            outcomes.append(Outcome(answer.whole(), *counted, *took))
+            outcomes.append(Outcome(answer.whole(), *counted, *took, recalled=again))
         return outcomes
+
+    def _read(self, example: Example, reader: Reader) -> None:
+        """Read a text; one that was just read for another question, by the same catalyst, is taken over."""
+        if example.shared and self._shared is not None:
+            text, known = self._shared
+            if text is example.text and known.session.catalyst == reader.session.catalyst:
+                reader.take_over(known)
+                return
+        reader.read(example.text)
+        if example.shared:
+            self._shared = example.text, reader.fork()
 
     def _readers_for(self, jobs: Sequence[Job]) -> list[Reader]:
         """Return empty readers, set to the jobs' questions: the last ones again where they serve."""
@@ -146,7 +162,16 @@ class Runner:
         return self._readers[: len(jobs)]
 
     def _forget(self) -> None:
-        self._recipe, self._readers = None, []
+        self._recipe, self._readers, self._shared = None, [], None
+
+
+def _asked(example: Example, reader: Reader) -> tuple[str, int]:
+    """Return what to ask after reading again what the question needs, and how many tokens that is."""
+    question = example.query or example.question
+    again = recalled.read_again(reader, question, reader.config.recalled)
+    passages = reader.recall(question)
+    count = sum(len(reader.tokenizer.encode(passage.text)) for passage in passages)
+    return recalled.with_passages(reader, question, passages, example.question), again + count
 
 
 class Answer:

@@ -106,6 +106,11 @@ class Reader:
         twin.session, twin.archive = self.session.fork(), self.archive and self.archive.fork()
         return twin
 
+    def take_over(self, other: Self) -> None:
+        """Become what another reader of the same model and sizes is, in this reader's own memory."""
+        self.session.put_back(other.session)
+        self.archive = other.archive and other.archive.fork()
+
     def state(self) -> State:
         """Return everything this reader knows; tensors are views, so use them before the reader goes on."""
         return self.session.saved()

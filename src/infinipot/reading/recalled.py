@@ -13,7 +13,7 @@ from infinipot.recall.search import search
 if TYPE_CHECKING:
     from infinipot.reading.reader import Reader
 
-PROMPT = "Question: {question}\n\nPassages of the text that may hold the answer:\n\n{passages}\n\nQuestion: {question}"
+PROMPT = "Question: {question}\n\nPassages of the text that may hold the answer:\n\n{passages}\n\n{asked}"
 
 
 class Answer(str):
@@ -57,23 +57,27 @@ def wordings(reader: "Reader", question: str) -> list[str]:
     return [question, " ".join((*before, question))] if before else [question]
 
 
-def with_passages(reader: "Reader", question: str, passages: Sequence[Passage]) -> str:
-    """Return the message that asks a question after its passages; room is made with the question in mind."""
+def with_passages(reader: "Reader", question: str, passages: Sequence[Passage], asked: str = "") -> str:
+    """Return the message that asks a question after its passages; room is made with the question in mind.
+
+    `asked` is the whole prompt where that is more than the question.
+    """
     if not passages:
-        return question
+        return asked or question
     aim(reader, question)
     found = "\n\n".join(passage.text.strip() for passage in passages)
-    return PROMPT.format(question=question, passages=found)
+    return PROMPT.format(question=question, passages=found, asked=asked or f"Question: {question}")
 
 
-def read_again(reader: "Reader", question: str, wanted: int) -> None:
-    """Where ALL is wanted, read everything again with the question known."""
+def read_again(reader: "Reader", question: str, wanted: int) -> int:
+    """Where ALL is wanted, read everything again with the question known; return how many tokens that is."""
     if wanted != ALL or reader.archive is None or not reader.pot.cycles:
-        return
+        return 0
     reader.session.clear()
     aim(reader, question)
     for _ in reader.reading_tokens(reader.tokenizer.encode_stream(reader.archive.texts())):
         pass
+    return reader.tokens_read
 
 
 def aim(reader: "Reader", question: str) -> None:

@@ -58,6 +58,11 @@ class Option:
             return f"at most {self.most:g}"
         return f"at least {self.least:g}" if self.most is None else f"{self.least:g} to {self.most:g}"
 
+    def worded(self, value: Any) -> str:
+        """Return a value as a person would give it."""
+        told = {meant: word for word, meant in self.words}.get(value, value)
+        return f"{told:g}" if isinstance(told, float) else str(told)
+
     def parse(self, text: str) -> Any:
         """Return the value a text stands for: of a variable, a config file or one part of a list."""
         value = self._parsed(text.strip())
