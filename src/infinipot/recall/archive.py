@@ -257,12 +257,16 @@ class Archive:
 def _check_make(source: sqlite3.Connection, what: str) -> None:
     """Refuse a file that is no archive, that is newer, or that holds anything but an archive's tables."""
     source.execute("PRAGMA trusted_schema = OFF")
-    (mark,), (version,) = (source.execute(f"PRAGMA {name}").fetchone() for name in ("application_id", "user_version"))
+    (mark,), (version,) = (
+        source.execute(f"PRAGMA {name}").fetchone() for name in ("application_id", "user_version")
+    )
     if mark != _MARK:
         raise StoreError(f"{what} is no archive")
     if version > FORMAT:
         raise StoreError(f"{what} has format {version}, newer than {FORMAT}", remedy="upgrade infinipot")
-    found = dict(source.execute("SELECT name, sql FROM sqlite_master WHERE name NOT LIKE 'words\\_%' ESCAPE '\\'"))
+    found = dict(
+        source.execute("SELECT name, sql FROM sqlite_master WHERE name NOT LIKE 'words\\_%' ESCAPE '\\'")
+    )
     if found != _TABLES:
         raise StoreError(f"{what} is an archive of unknown make")
 

@@ -26,7 +26,11 @@ SET = Option("set", str, None, "Setting of the recipe, e.g. heavy=64.", POT, met
 _ENTRIES = "KV entries per layer and head, never exceeded."
 _END = "A text's end, before a question: distil it, fill the pot with it, or leave it raw."
 _PASSAGES = "Tokens of passages that are found in the text and read again before an answer."
-_AMOUNT: dict[str, Any] = {"metavar": "TOKENS|all", "shown": "a quarter of `capacity`", "words": (("all", ALL),)}
+_AMOUNT: dict[str, Any] = {
+    "metavar": "TOKENS|all",
+    "shown": "a quarter of `capacity`",
+    "words": (("all", ALL),),
+}
 _PROMPT = "general, general-1, general-2, question, padding, unrelated, or a text of your own."
 
 
