@@ -8,7 +8,15 @@ import typer
 
 from infinipot.cli import given as g
 from infinipot.cli.expand import Given, with_options
-from infinipot.cli.screen import costs, note, print_json, stream_answer, summary, watch_reading
+from infinipot.cli.screen import (
+    costs,
+    note,
+    print_json,
+    show_passages,
+    stream_answer,
+    summary,
+    watch_reading,
+)
 from infinipot.errors import InputError
 from infinipot.reading.catalyst import QUESTION, catalyst_text
 from infinipot.recipes.option import Option
@@ -35,7 +43,7 @@ def ask(question: Question, *, given: Given) -> None:
     wanted = g.generation_of(given)
     clock = [time.perf_counter()]
     engine, recipe = g.opened(given, kept, asked)
-    reader = engine.reader(recipe, question)
+    reader = g.reader_of(given, engine, recipe, question)
     reader.check(question, wanted.max_new_tokens)
     clock.append(time.perf_counter())
     if kept:
@@ -43,7 +51,8 @@ def ask(question: Question, *, given: Given) -> None:
     elif text:
         watch_reading(reader, text)
     clock.append(time.perf_counter())
-    before, answering = reader.pot.tokens, reader.answer(question, wanted)
+    passages = reader.recall(question)
+    before, answering = reader.pot.tokens, reader.answer(question, wanted, passages or None)
     first = next(answering, "")
     processed = reader.pot.tokens - before
     pieces = chain([first], answering)
@@ -55,8 +64,11 @@ def ask(question: Question, *, given: Given) -> None:
         counts = {"tokens_read": reader.tokens_read, "cycles": reader.pot.cycles, "capacity": size}
         about = {"keep": recipe.config.kept if recipe.preset.drops else None, "recipe": recipe.describe()}
         phases = costs(reader, ("load", "read", "answer"), clock)
+        more["passages"] = [passage.to_json() for passage in passages]
         print_json({"answer": answer, **counts, **about, **phases, "model": engine.name, **more})
-    elif kept:
+        return
+    show_passages(reader, question, passages)
+    if kept:
         taken = f"pot '{pot}' of {kept.card.tokens_read:,} tokens in {clock[2] - clock[1]:.2f} s"
         note(f"{taken}, {processed:,} tokens of question")
     else:

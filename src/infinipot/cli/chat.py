@@ -30,7 +30,7 @@ def chat(*, given: Given) -> None:
     engine = g.open_engine(given)
     # Where a text is only continued, a model that was taught to reply falls silent after a question.
     recipe = replace(recipe, format=given["format"] or engine.dialogue_format)
-    reader = engine.reader(recipe)
+    reader = g.reader_of(given, engine, recipe)
     if text is not None:
         watch_reading(reader, text)
         note(summary(reader, recipe))

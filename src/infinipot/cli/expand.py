@@ -70,9 +70,13 @@ def _parameter(option: Option) -> Parameter:
     names = [flag(option.name)] + ([f"-{option.short}"] if option.short else [])
     if option.kind is bool and option.default:
         names[0] += f"/--no-{option.name.replace('_', '-')}"
-    extra = {"metavar": option.metavar, "show_default": option.shown, "envvar": option.variable}
+    extra: dict[str, Any] = {
+        "metavar": option.metavar,
+        "show_default": option.shown,
+        "envvar": option.variable,
+    }
     extra["parser"] = option.parse if option.words else None
-    more: dict[str, Any] = {name: value for name, value in extra.items() if value}
+    more = {name: value for name, value in extra.items() if value}
     told = typer.Option(*names, help=worded(option.help), rich_help_panel=option.group or None, **more)
     kind = Annotated[kind | None if option.default is None else kind, told]
     return Parameter(option.name, Parameter.KEYWORD_ONLY, default=option.default, annotation=kind)

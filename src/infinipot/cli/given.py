@@ -6,11 +6,12 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from infinipot.cli.expand import Given
-from infinipot.errors import ConfigError, InputError
+from infinipot.cli.screen import note
+from infinipot.errors import ConfigError, InputError, StoreError
 from infinipot.models import catalog
 from infinipot.recipes.options import ANSWER, DECLARED, FORMAT, METHOD
 from infinipot.store import Card, PotStore
-from infinipot.text.files import check_text, read_text
+from infinipot.text.files import check_text, named, read_text, title
 
 if TYPE_CHECKING:
     from infinipot.engine import Engine
@@ -68,7 +69,9 @@ class Text:
 def _texts(names: list[str]) -> Iterator[str]:
     for index, name in enumerate(names):
         yield from ["\n\n"] if index else []
-        yield from read_text(sys.stdin.buffer if name == "-" else name)
+        standard = name == "-"
+        pieces = read_text(sys.stdin.buffer if standard else name)
+        yield from named(pieces, "standard input" if standard else title(name))
 
 
 @dataclass(frozen=True)
@@ -81,12 +84,14 @@ class Kept:
     given: Given
 
     def recipe(self) -> "Recipe":
-        """Return the pot's recipe; only its catalyst may be another."""
+        """Return the pot's recipe; only its catalyst, and what is recalled, may be another."""
         from infinipot.store import match
 
         found, catalyst = match.recipe_of(self.card), self.given["catalyst"]
         if catalyst is not None and not found.uses_catalyst:
             raise found.no_catalyst()
+        if (recall := self.given["recall"]) is not None:
+            found = replace(found, config=replace(found.config, recall=recall))
         return replace(found, catalyst=catalyst) if catalyst else found
 
     def engine(self) -> "Engine":
@@ -114,15 +119,28 @@ class Kept:
         if card != self.card:  # replaced since it was looked at
             require(card, engine, recipe, self.name)
         reader.restore(state)
+        try:
+            reader.archive = self.store.archive(self.name, card)
+        except StoreError as error:  # the pot itself is whole
+            reader.archive = None
+            note(f"{error}: nothing is recalled, the answer is from the pot alone")
 
 
 def find(given: Given, store: PotStore, name: str) -> Kept:
     """Return a kept pot after refusing options that were decided when its text was read."""
     for option in (*METHOD, FORMAT):
-        if option.name in given.typed and option.name != "catalyst":
+        if option.name in given.typed and option.name not in ("catalyst", "recall"):
             problem, remedy = f"pot '{name}' has a recipe of its own", f"leave out `{option.name}`"
             raise ConfigError(problem, field=option.name, remedy=remedy)
     return Kept(store, name, store.card(name), given)
+
+
+def reader_of(given: Given, engine: "Engine", recipe: "Recipe", question: str | None = None) -> "Reader":
+    """Return an empty reader, with an archive unless the user wants none."""
+    reader = engine.reader(recipe, question)
+    if not given["archive"]:
+        reader.archive = None
+    return reader
 
 
 def opened(given: Given, kept: Kept | None, recipe: "Recipe") -> "tuple[Engine, Recipe]":

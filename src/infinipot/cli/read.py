@@ -39,7 +39,7 @@ def read(*, given: Given) -> None:
         asked = kept.recipe() if kept else g.recipe_of(given)
         clock = [time.perf_counter()]
         engine, recipe = g.opened(given, kept, asked)
-        reader = engine.reader(recipe)
+        reader = g.reader_of(given, engine, recipe)
         if kept:
             kept.into(reader, engine, recipe)
         clock.append(time.perf_counter())
@@ -53,7 +53,10 @@ def read(*, given: Given) -> None:
         called = named if given["title"] is None and not kept else given["title"] or ""
         told = called, source.digest.hexdigest(), source.bytes, before
         card = card_of(engine, recipe, reader, *told, "int8" if packed else "exact")
-        card = shop.save(name, reader.state(), card, replace=given["replace"] or kept is not None)
+        replaced = given["replace"] or kept is not None
+        card = shop.save(name, reader.state(), card, replaced, reader.archive)
+        if reader.archive and reader.archive.problem:
+            note(f"{reader.archive.problem}: nothing of this pot will be recalled")
     clock.append(time.perf_counter())
     if given["json"]:
         phases = costs(reader, ("load", "read", "save"), clock)

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
     from infinipot.cli.given import Text
     from infinipot.reading.reader import Reader
+    from infinipot.recall.passages import Passage
     from infinipot.recipes.recipe import Recipe
 
 JSON = Option("json", bool, False, "Print one JSON document.")
@@ -28,7 +29,7 @@ def watch_reading(reader: "Reader", text: "Text", label: str = "reading") -> Non
     if not sys.stderr.isatty():
         reader.read(text.pieces)
         return
-    part, before = TextProgress(reader.tokenizer, text.pieces), reader.tokens_read
+    part, before = TextProgress(reader.tokenizer, reader.archived(text.pieces)), reader.tokens_read
     with bars("{task.description}", BAR, "{task.fields[state]}", ELAPSED, transient=True) as shown:
         task = shown.add_task(label, total=text.total, state="")
         for step in reader.reading_tokens(part.tokens()):
@@ -36,6 +37,16 @@ def watch_reading(reader: "Reader", text: "Text", label: str = "reading") -> Non
             read = f"{step.tokens_read:,} tokens  {rate(step):,.0f}/s  {step.cycles} cycles"
             state = f"{read}  {pot}  {gigabytes(peak_memory_bytes(str(reader.model.device)))}"
             shown.update(task, completed=part.read(step.tokens_read - before), state=state)
+
+
+def show_passages(reader: "Reader", question: str, passages: "Sequence[Passage]") -> None:
+    """Say below an answer where it may come from, or that nothing was found."""
+    from infinipot.recall.words import terms
+
+    if not passages and reader.archive and reader.pot.cycles and reader.config.recalled > 0:
+        note("no passage of the text shares a telling word with the question: this is from the pot alone")
+    for passage in passages:
+        note(f"  {passage.place}: \u201c{passage.quote(terms(question))}\u201d")
 
 
 def bars(*columns: str, **more: Any) -> "Bars":

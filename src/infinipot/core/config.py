@@ -77,8 +77,8 @@ class PotConfig:
 class ReadingMode:
     """How a method reads, beside which slots it keeps; the defaults are InfiniPot's.
 
-    prompt     `truncate` throws the middle of the text away before it is read; with `passages` nothing is read
-               but the passages that are recalled for a question.
+    prompt     `truncate` throws the middle of the text away before it is read; with `passages` only
+               those that are recalled for a question are read.
     distil     when entries are dropped: when the pot is `full`, once after the whole `prompt`, or `never`.
     positions  `reset` numbers slots 0, 1, 2 ... after each distillation (CR-RoPE); `kept` lets them run on;
                `grouped` is Self-Extend: exact for the nearest `window` tokens, in groups of `group` beyond.

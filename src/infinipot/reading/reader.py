@@ -38,7 +38,7 @@ GREEDY = Generation()
 class Reader:
     """A model, a pot, and the text read so far; without a policy nothing is ever dropped from the pot.
 
-    All text goes to the reader's `archive`, from which passages are recalled; set to None, nothing is archived.
+    All text goes to the reader's `archive`, from which passages are recalled; where it is None, nothing is.
     """
 
     def __init__(

@@ -48,9 +48,8 @@ def passages_for(reader: "Reader", question: str, budget: int) -> list[Passage]:
     holds_all = not reader.pot.cycles and reader.session.mode.prompt != "passages"
     if reader.archive is None or budget <= 0 or holds_all:
         return []
-    return search(
-        reader.archive, wordings(reader, question), budget, lambda text: len(reader.tokenizer.encode(text))
-    )
+    encode = reader.tokenizer.encode
+    return search(reader.archive, wordings(reader, question), budget, lambda text: len(encode(text)))
 
 
 def wordings(reader: "Reader", question: str) -> list[str]:

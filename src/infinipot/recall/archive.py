@@ -7,68 +7,24 @@ digest runs through all passages: by the digest a pot knows its own archive, and
 
 import hashlib
 import sqlite3
-import threading
-import weakref
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import closing, contextmanager
 from copy import copy
 from pathlib import Path
-from typing import Any, Self
+from typing import Self
 
 from infinipot.errors import StoreError
+from infinipot.recall.database import FORMAT, MARK, PASSAGE, TABLES, Database, check_make
 from infinipot.recall.passages import Cutter, Passage
-from infinipot.recall.words import indexed
 
-FORMAT = 1
-_MARK = 0x1F07A7C4  # SQLite's application_id: the file is an archive of ours
-_TABLES = {
-    "sources": "CREATE TABLE sources (id INTEGER PRIMARY KEY, name TEXT, turn INTEGER, token INTEGER, "
-    "tokens INTEGER, length INTEGER)",
-    "passages": "CREATE TABLE passages (id INTEGER PRIMARY KEY, source INTEGER, start INTEGER, text TEXT)",
-    "words": "CREATE VIRTUAL TABLE words USING fts5(body, content='', tokenize='porter unicode61')",
-}
-_PASSAGE = (
-    "SELECT p.id, s.name, s.turn, p.start, p.start + length(p.text), "
-    "s.token + iif(s.length > 0, p.start * s.tokens / s.length, 0), p.text "
-    "FROM passages p JOIN sources s ON s.id = p.source WHERE p.id = ?"
-)
-_PAGE = 4096  # bytes, SQLite's own
 _TOGETHER = 64  # passages written at once
-
-
-class _Database:
-    """A temporary SQLite database, used by one thread at a time."""
-
-    def __init__(self, most_bytes: int | None = None) -> None:
-        self.lock = threading.RLock()
-        self.connection = sqlite3.connect("", check_same_thread=False, isolation_level=None)
-        if most_bytes is not None:
-            self.connection.execute(f"PRAGMA max_page_count = {max(1, most_bytes // _PAGE)}")
-        self.last = 0  # passages in the database
-        weakref.finalize(self, self.connection.close)
-
-    def run(self, command: str, *values: Any) -> list[tuple[Any, ...]]:
-        """Run one command; return its rows."""
-        with self.lock:
-            return self.connection.execute(command, values).fetchall()
-
-    def index(self, number: int, text: str) -> None:
-        """Take a passage into the full-text index."""
-        self.run("INSERT INTO words (rowid, body) VALUES (?, ?)", number, indexed(text))
-
-    def cut_after(self, last: int) -> None:
-        """Forget all passages after the last."""
-        for number, text in self.run("SELECT id, text FROM passages WHERE id > ?", last):
-            self.run("INSERT INTO words (words, rowid, body) VALUES ('delete', ?, ?)", number, indexed(text))
-        self.run("DELETE FROM passages WHERE id > ?", last)
-        self.last = last
 
 
 class Archive:
     """The passages of one reader: of all that its database holds, those up to the reader's last."""
 
     def __init__(self, most_bytes: int | None = None) -> None:
-        self._database: _Database | None = None  # made with the first passage
+        self._database: Database | None = None  # made with the first passage
         self._most_bytes = most_bytes  # on disk; beyond, nothing more is archived
         self.last, self._chain = 0, hashlib.sha256()
         self.problem = ""  # why nothing is written any more; empty where all is well
@@ -159,15 +115,15 @@ class Archive:
             database.last = self.last
 
     @contextmanager
-    def _writing(self) -> Iterator[_Database | None]:
+    def _writing(self) -> Iterator[Database | None]:
         """Give a database of this archive's own; a disk that refuses ends the archive, not the reading."""
         if self.problem:
             yield None
             return
         try:
             if self._database is None:
-                self._database = _Database(self._most_bytes)
-                for command in _TABLES.values():
+                self._database = Database(self._most_bytes)
+                for command in TABLES.values():
                     self._database.run(command)
             elif self._database.last > self.last:  # a fork has gone on
                 self._database = self._own(self._database)
@@ -176,8 +132,8 @@ class Archive:
         except sqlite3.Error as error:
             self.problem = f"the archive could not be written ({error})"
 
-    def _own(self, shared: _Database) -> _Database:
-        found = _Database(self._most_bytes)
+    def _own(self, shared: Database) -> Database:
+        found = Database(self._most_bytes)
         with shared.lock:
             shared.connection.backup(found.connection)
         found.cut_after(self.last)
@@ -202,8 +158,11 @@ class Archive:
 
     def passages(self, numbers: Iterable[int]) -> Iterator[Passage]:
         """Yield passages by their numbers, in the order given."""
-        for number in numbers if self._database else ():
-            yield Passage(*self._database.run(_PASSAGE, number)[0])
+        database = self._database
+        if database is None:
+            return
+        for number in numbers:
+            yield Passage(*database.run(PASSAGE, number)[0])
 
     def texts(self) -> Iterator[str]:
         """Return everything that was read, passage by passage."""
@@ -220,7 +179,7 @@ class Archive:
         try:
             with closing(sqlite3.connect(path)) as target, self._database.lock:
                 self._database.connection.backup(target)
-                target.execute(f"PRAGMA application_id = {_MARK}")
+                target.execute(f"PRAGMA application_id = {MARK}")
                 target.execute(f"PRAGMA user_version = {FORMAT}")
         except sqlite3.Error as error:
             raise StoreError(f"cannot write the archive: {error}") from error
@@ -231,10 +190,10 @@ class Archive:
 
         The index of a `stranger`'s file is made anew from the passages.
         """
-        archive, database = cls(), _Database()
+        archive, database = cls(), Database()
         try:
             with closing(sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True)) as source:
-                _check_make(source, what)
+                check_make(source, what)
                 source.backup(database.connection)
             for number, text in database.connection.execute("SELECT id, text FROM passages ORDER BY id"):
                 archive.last += 1
@@ -243,7 +202,7 @@ class Archive:
                 archive._chain.update(f"{len(text)}:{text}".encode("utf-8", "surrogatepass"))
             if stranger:
                 database.run("DROP TABLE words")
-                database.run(_TABLES["words"])
+                database.run(TABLES["words"])
                 for number, text in database.run("SELECT id, text FROM passages"):
                     database.index(number, text)
         except sqlite3.Error as error:
@@ -252,23 +211,6 @@ class Archive:
         if archive.digest != digest:
             raise StoreError(f"{what} is of another text, or was changed")
         return archive
-
-
-def _check_make(source: sqlite3.Connection, what: str) -> None:
-    """Refuse a file that is no archive, that is newer, or that holds anything but an archive's tables."""
-    source.execute("PRAGMA trusted_schema = OFF")
-    (mark,), (version,) = (
-        source.execute(f"PRAGMA {name}").fetchone() for name in ("application_id", "user_version")
-    )
-    if mark != _MARK:
-        raise StoreError(f"{what} is no archive")
-    if version > FORMAT:
-        raise StoreError(f"{what} has format {version}, newer than {FORMAT}", remedy="upgrade infinipot")
-    found = dict(
-        source.execute("SELECT name, sql FROM sqlite_master WHERE name NOT LIKE 'words\\_%' ESCAPE '\\'")
-    )
-    if found != _TABLES:
-        raise StoreError(f"{what} is an archive of unknown make")
 
 
 class _Writer:

@@ -1,4 +1,4 @@
-"""A text of any length as passages that end where a paragraph or a sentence ends; joined, they are the text."""
+"""A text of any length as passages that end with a paragraph or a sentence; joined, they are the text."""
 
 import re
 from collections.abc import Iterable, Iterator

@@ -1,4 +1,4 @@
-"""Which passages a question needs: found by their words, as many as a budget of tokens allows, in text order."""
+"""Which passages a question needs: the best by their words within a budget of tokens, in text order."""
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
@@ -20,11 +20,9 @@ def search(
     In text order, neighbours joined. None where no passage shares an uncommon word with any wording.
     """
     most = max(FEW, COMMON * archive.last)
-    wordings = [
-        words for words in map(terms, queries) if any(0 < archive.count(one) <= most for one in words)
-    ]
+    telling = (words for words in map(terms, queries) if any(0 < archive.count(one) <= most for one in words))
     chosen: list[Passage] = []
-    for passage in archive.passages(fused([archive.matching(words, MOST) for words in wordings])):
+    for passage in archive.passages(fused([archive.matching(words, MOST) for words in telling])):
         cost = count(passage.text)
         if cost <= budget:
             chosen.append(passage)
@@ -52,12 +50,7 @@ def joined(passages: Iterable[Passage]) -> list[Passage]:
     last = 0
     for passage in sorted(passages, key=lambda passage: passage.id):
         before = found[-1] if found else None
-        follows = (
-            before
-            and passage.id == last + 1
-            and (before.source, before.turn) == (passage.source, passage.turn)
-        )
-        if before and follows and passage.start == before.end:
+        if before and passage.id == last + 1 and passage.start == before.end:
             found[-1] = replace(before, end=passage.end, text=before.text + passage.text)
         else:
             found.append(passage)

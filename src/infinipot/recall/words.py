@@ -1,4 +1,4 @@
-"""Words of any language for a full-text index: separated ones as they are, unseparated ones as pairs of letters."""
+"""Words of any language for a full-text index: as they are, or pairs of letters where no space parts them."""
 
 import re
 

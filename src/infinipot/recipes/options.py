@@ -57,7 +57,8 @@ DECLARED: Mapping[str, Option] = SIZES | CHOICE
 """Everything `Recipe.named` takes by declaration; further settings are the policy's own."""
 METHOD = (RECIPE, *DECLARED.values(), SET)
 """What makes a recipe, beside the layout of its prompts."""
-READING = (MODEL, *METHOD, FORMAT, DEVICE, DTYPE)
+ARCHIVE = Option("archive", bool, True, "Keep what is read on disk, so that passages can be recalled.", POT)
+READING = (MODEL, *METHOD, ARCHIVE, FORMAT, DEVICE, DTYPE)
 """What a command takes that reads a text."""
 
 ANSWER = (

@@ -17,8 +17,10 @@ from infinipot.store.card import Card
 
 if TYPE_CHECKING:
     from infinipot.core.state import State
+    from infinipot.recall.archive import Archive
 
-SUFFIX = ".pot"
+SUFFIX, ARCHIVE = ".pot", ".archive"
+_ARCHIVE = re.compile(rf"\.[0-9a-f]{{16}}\{ARCHIVE}")
 WAIT_S = 10.0  # how long to wait for another writer of a pot
 LONGEST = 64  # characters of a name; only what is allowed is listed, so that no name can leave its folder
 _ALLOWED = re.compile(rf"[A-Za-z0-9][A-Za-z0-9._-]{{0,{LONGEST - 1}}}")
@@ -55,23 +57,57 @@ class PotStore(ABC):
         """Return the names of the files in this place."""
 
     @abstractmethod
-    def opened(self, name: str, head: bool = False) -> AbstractContextManager[Path]:
-        """Give a pot as a file on this machine; `head` says that its tensors need not be there."""
+    def opened(self, name: str, suffix: str = SUFFIX, head: bool = False) -> AbstractContextManager[Path]:
+        """Give a pot's file on this machine; `head` says that its tensors need not be there."""
 
     @abstractmethod
-    def written(self, name: str) -> AbstractContextManager[Path]:
+    def written(self, name: str, suffix: str = SUFFIX) -> AbstractContextManager[Path]:
         """Give a path to write a pot to; the pot gets its name when the block ends well, else it is gone."""
 
     @abstractmethod
-    def _remove(self, name: str) -> None:
-        """Delete a pot that is there."""
+    def _remove(self, name: str, suffix: str = SUFFIX) -> None:
+        """Delete a file of a pot that is there."""
 
-    def save(self, name: str, state: "State", card: Card, replace: bool = False) -> Card:
-        """Keep a state under a name; return its card as it was written."""
+    def save(
+        self, name: str, state: "State", card: Card, replace: bool = False, archive: "Archive | None" = None
+    ) -> Card:
+        """Keep a state under a name, and its archive beside it; return its card as it was written.
+
+        The archive has a name of its own content and is written first: a pot never meets another's archive.
+        """
         with self.lock(name):
             self.refuse(name, replace)
+            if archive is not None and card.archive:
+                self._keep(name, archive, card)
             with self.written(name) as path:
-                return file.write(path, state, card)
+                card = file.write(path, state, card)
+            self._sweep_archives(name, card)
+            return card
+
+    def archive(self, name: str, card: Card) -> "Archive | None":
+        """Return a pot's archive; None where it was read without one, StoreError where that is not whole."""
+        from infinipot.recall.archive import Archive
+
+        what = f"the archive of pot '{name}'"
+        if not card.archive:
+            return None
+        if name + (suffix := _suffix(card)) not in self.files():
+            raise StoreError(f"{what} is missing")
+        with self.opened(name, suffix) as path:
+            return Archive.load(path, card.archive, what)
+
+    def _keep(self, name: str, archive: "Archive", card: Card) -> None:
+        with self.written(name, _suffix(card)) as path:
+            path.unlink(missing_ok=True)  # SQLite makes its own
+            archive.save(path)
+
+    def _sweep_archives(self, name: str, card: Card | None) -> None:
+        """Remove the archives of what had this name before."""
+        kept = _suffix(card) if card and card.archive else ""
+        for found in self.files():
+            suffix = found.removeprefix(name)
+            if found.startswith(name) and _ARCHIVE.fullmatch(suffix) and suffix != kept:
+                self._remove(name, suffix)
 
     def load(self, name: str) -> "tuple[State, Card]":
         """Return a pot's state and card, checked to the last byte."""
@@ -104,21 +140,40 @@ class PotStore(ABC):
         with self.lock(name):
             self.require(name)
             self._remove(name)
+            self._sweep_archives(name, None)
 
     def export(self, name: str, path: Path, replace: bool = False) -> Card:
-        """Write a pot, checked on the way, to a file of the user's."""
-        if not replace and os.path.lexists(path):
-            raise StoreError(f"{path} is there already", remedy="choose another name, or replace it")
+        """Write a pot, checked on the way, to a file of the user's, and its archive beside that."""
+        for taken in (path, path.with_suffix(ARCHIVE)):
+            if not replace and os.path.lexists(taken):
+                raise StoreError(f"{taken} is there already", remedy="choose another name, or replace it")
+        archive = self.archive(name, self.card(name))
         with self.opened(check(name)) as source, atomic_files.aside(path) as half:
-            return _copied(source, half, f"pot '{name}'")
+            card = _copied(source, half, f"pot '{name}'")
+        if archive is not None:
+            with atomic_files.aside(path.with_suffix(ARCHIVE)) as half:
+                half.unlink(missing_ok=True)
+                archive.save(half)
+        return card
 
     def bring(self, path: Path, name: str, replace: bool = False) -> Card:
-        """Take in a file that `export` wrote; it gets its name only when all of it was checked."""
+        """Take in a file that `export` wrote; it gets its name only when all of it was checked.
+
+        An archive beside the file comes with it; the index of a stranger's archive is made anew.
+        """
+        from infinipot.recall.archive import Archive
+
         with self.lock(name):
             source = atomic_files.regular(path, f"'{path}'", follow=True)
             self.refuse(name, replace)
+            card, beside = file.head(source, f"'{path}'").card, path.with_suffix(ARCHIVE)
+            if card.archive and beside.exists():
+                found = atomic_files.regular(beside, f"'{beside}'", follow=True)
+                self._keep(name, Archive.load(found, card.archive, f"'{beside}'", stranger=True), card)
             with self.written(name) as half:
-                return _copied(source, half, f"'{path}'")
+                card = _copied(source, half, f"'{path}'")
+            self._sweep_archives(name, card)
+            return card
 
     def refuse(self, name: str, replace: bool = False) -> None:
         """Refuse a name that is taken, unless what has it is to be replaced."""
@@ -132,6 +187,11 @@ class PotStore(ABC):
         """Refuse a name that no pot has."""
         if check(name) not in (names := self.names()):
             raise StoreError(f"there is no pot '{name}' in {self.where}", remedy=hint(name, names))
+
+
+def _suffix(card: Card) -> str:
+    """How the name of a pot's archive goes on: two archives of one pot never have the same name."""
+    return f".{card.archive[:16]}{ARCHIVE}"
 
 
 def _copied(source: Path, to: Path, what: str) -> Card:

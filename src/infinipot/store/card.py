@@ -9,7 +9,7 @@ from typing import Any, Literal, Self
 
 from infinipot.errors import StoreError
 
-FORMAT = 1
+FORMAT = 2
 Encoding = Literal["exact", "int8"]
 _AGAIN = "make it again, or import a copy"
 _LONGEST = 256  # characters of a text in a card
@@ -38,6 +38,7 @@ class Card:
     infinipot: str
     encoding: Encoding = "exact"
     bytes: int = 0  # of all tensors as they are stored
+    archive: str = ""  # what its archive is known by; empty where it has none
     format: int = FORMAT
 
     def to_json(self) -> dict[str, Any]:
@@ -52,6 +53,7 @@ class Card:
         if data["format"] > FORMAT:
             newer = f"{what} has format {data['format']}, newer than {FORMAT}"
             raise StoreError(newer, remedy="upgrade infinipot")
+        data = {**({"archive": ""} if data["format"] == 1 else {}), **data}  # older than archives
         if data["format"] < 1 or {field.name for field in fields(cls)} != set(data):
             raise StoreError(f"{what} has a card of unknown make", remedy=_AGAIN)
         if wrong := [name for name, value in data.items() if not _sound(name, value)]:
@@ -64,6 +66,7 @@ _PATTERNS = {
     **dict.fromkeys(("weights", "tokenizer", "rope", "source_sha256"), re.compile(r"[0-9a-f]{64}")),
     **dict.fromkeys(("created", "updated"), re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ")),
     "encoding": re.compile("exact|int8"),
+    "archive": re.compile(r"([0-9a-f]{64})?"),
 }
 
 

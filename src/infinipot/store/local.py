@@ -56,28 +56,28 @@ class LocalStore(PotStore):
             return [path.name for path in self.folder.iterdir()] if self.folder.exists() else []
 
     @contextmanager
-    def opened(self, name: str, head: bool = False) -> Iterator[Path]:  # noqa: ARG002  all of it is here
+    def opened(self, name: str, suffix: str = SUFFIX, head: bool = False) -> Iterator[Path]:  # noqa: ARG002
         """Give a pot's own file."""
         self.require(name)
-        yield atomic_files.regular(self._path(name), f"pot '{name}'")
+        yield atomic_files.regular(self._path(name, suffix), f"pot '{name}'")
 
-    def written(self, name: str) -> AbstractContextManager[Path]:
+    def written(self, name: str, suffix: str = SUFFIX) -> AbstractContextManager[Path]:
         """Give a path aside; what is written there becomes the pot when the block ends well."""
-        return atomic_files.aside(self._clear(name))
+        return atomic_files.aside(self._clear(name, suffix))
 
-    def _remove(self, name: str) -> None:
+    def _remove(self, name: str, suffix: str = SUFFIX) -> None:
         with failing_to(f"remove pot '{name}'"):
-            self._clear(name).unlink()
+            self._clear(name, suffix).unlink()
             atomic_files.sync(self.folder)
 
-    def _clear(self, name: str) -> Path:
-        """Return a pot's path, with nothing left there of a killed writer."""
-        self._refuse_links(path := self._path(name))
+    def _clear(self, name: str, suffix: str) -> Path:
+        """Return a file's path, with nothing left there of a killed writer."""
+        self._refuse_links(path := self._path(name, suffix))
         atomic_files.sweep(path)
         return path
 
-    def _path(self, name: str) -> Path:
-        return self.folder / f"{check(name)}{SUFFIX}"
+    def _path(self, name: str, suffix: str) -> Path:
+        return self.folder / f"{check(name)}{suffix}"
 
     def _made(self) -> Path:
         """Make the folders, for their owner alone."""

@@ -20,7 +20,16 @@ from infinipot.text.files import title
 if TYPE_CHECKING:
     from infinipot.engine import Engine
 
-_ASIDE = ("catalyst", "bounds", "note", "tail", "settle", "fit", "step")  # free to change, or said elsewhere
+_ASIDE = (
+    "catalyst",
+    "recall",
+    "bounds",
+    "note",
+    "tail",
+    "settle",
+    "fit",
+    "step",
+)  # free to change, or said elsewhere
 
 
 def card_of(
@@ -59,6 +68,7 @@ def card_of(
         updated=now(),
         infinipot=__version__,
         encoding=encoding,
+        archive=reader.archive.digest if reader.archive else "",
     )
 
 

@@ -60,10 +60,10 @@ class RemoteStore(PotStore):
                 return []
 
     @contextmanager
-    def opened(self, name: str, head: bool = False) -> Iterator[Path]:
+    def opened(self, name: str, suffix: str = SUFFIX, head: bool = False) -> Iterator[Path]:
         """Give a pot in a temporary file; for its head alone, a file as long with nothing behind it."""
         self.require(name)
-        key = self._key(name)
+        key = self._key(name, suffix)
         with self._one_line("read"), TemporaryDirectory() as folder:
             path = Path(folder) / "pot"
             if not head:
@@ -76,36 +76,36 @@ class RemoteStore(PotStore):
             yield path
 
     @contextmanager
-    def written(self, name: str) -> Iterator[Path]:
+    def written(self, name: str, suffix: str = SUFFIX) -> Iterator[Path]:
         """Give a temporary path; what is written there is sent under a temporary key and then renamed."""
-        aside = f"{self._at}/{aside_name(name + SUFFIX)}"
+        aside = f"{self._at}/{aside_name(name + suffix)}"
         with self._one_line("write"), TemporaryDirectory() as folder:
             yield (path := Path(folder) / "pot")
-            self._sweep(name)
+            self._sweep(name + suffix)
             self._system.makedirs(self._at, exist_ok=True)
             try:
                 self._system.put_file(str(path), aside)
-                self._system.mv(aside, self._key(name))
+                self._system.mv(aside, self._key(name, suffix))
             except BaseException:
                 with suppress(Exception):
                     self._system.rm_file(aside)
                 raise
 
-    def _remove(self, name: str) -> None:
+    def _remove(self, name: str, suffix: str = SUFFIX) -> None:
         with self._one_line("write"):
-            self._sweep(name)
-            self._system.rm_file(self._key(name))
+            self._sweep(name + suffix)
+            self._system.rm_file(self._key(name, suffix))
 
     def _sweep(self, name: str) -> None:
         """Remove what was left an hour ago; without locks, something younger may be at work."""
         for file in self.files():
-            if is_aside(file, f"{name}{SUFFIX}"):
+            if is_aside(file, name):
                 with suppress(Exception):
                     if time.time() - self._system.modified(f"{self._at}/{file}").timestamp() > 3600:
                         self._system.rm_file(f"{self._at}/{file}")
 
-    def _key(self, name: str) -> str:
-        return f"{self._at}/{check(name)}{SUFFIX}"
+    def _key(self, name: str, suffix: str) -> str:
+        return f"{self._at}/{check(name)}{suffix}"
 
     @contextmanager
     def _one_line(self, verb: str) -> Iterator[None]:

@@ -3,7 +3,7 @@
 import codecs
 import os
 import stat
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import BinaryIO
@@ -25,6 +25,21 @@ def read_text(source: Source) -> Iterator[str]:
         while data := stream.read(BLOCK):
             yield decoder.push(data)
     decoder.end()
+
+
+class Piece(str):
+    """The first piece of a text that has a name of its own."""
+
+    source = ""
+
+
+def named(pieces: Iterable[str], source: str) -> Iterator[str]:
+    """Yield the pieces of a text, the first of which knows the text's name."""
+    for index, piece in enumerate(pieces):
+        if index == 0:
+            piece = Piece(piece)
+            piece.source = source
+        yield piece
 
 
 class Decoder:

@@ -1,4 +1,4 @@
-"""Search: the best passages within a budget, in text order, neighbours joined; none where no word says anything."""
+"""Search: the best passages within a budget, in text order, neighbours joined; none where no word tells."""
 
 from infinipot.recall.archive import Archive
 from infinipot.recall.search import fused, joined, search

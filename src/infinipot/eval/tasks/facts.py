@@ -1,8 +1,8 @@
-"""Facts nobody has asked for yet: paragraphs or statements planted in books, many questions about each reading.
+"""Facts that are asked for after the reading: paragraphs or statements planted in books.
 
 Facts come as JSON lines, `{"paragraph": ..., "questions": [{"question": ..., "answers": [...]}]}` or
 `{"statement": ..., "question": ..., "answers": [...]}`. A text of length 0 is the right fact alone: the most
-that a model can know. The facts are parted in two by a hash: `tune` to choose settings on, `report` for tables.
+that a model can know. A hash parts the facts in two: `tune` to choose settings on, `report` for tables.
 """
 
 import hashlib
@@ -103,8 +103,8 @@ class FactsTask:
             for index, (question, answers) in enumerate(fact.asked[: self.each]):
                 told = {"length": length, "text": number, "fact": place}
                 name, hay = f"{length}-{number}-{place}-{index}", text or fact.text
-                more = {"query": question, "facts": told, "shared": bool(text)}
-                yield Example(name, hay, question + BRIEFLY, answers, NEW_TOKENS, **more)
+                asked = question + BRIEFLY, answers, NEW_TOKENS, question
+                yield Example(name, hay, *asked, facts=told, shared=bool(text))
 
     def _text(self, count: Count, length: int, number: int, chosen: list[Fact]) -> str:
         """Return a stretch of the books with the facts between its sentences, each a paragraph of its own."""
