@@ -66,7 +66,7 @@ def demo(*, given: Given) -> None:
 
     # The embedded model is so small that the raw end of a text outweighs the rest: not fitted (ADR 15).
     size = given["capacity"]
-    recipes = (Recipe.named(capacity=size, tail="distil"), Recipe.named("truncate", capacity=size))
+    recipes = (Recipe.named(capacity=size, tail="distil", recall=0), Recipe.named("truncate", capacity=size))
     book = logbook(given["days"], given["seed"])
     engine = g.open_engine(given)
     reader, short = (engine.reader(replace(recipe, format=engine.format)) for recipe in recipes)

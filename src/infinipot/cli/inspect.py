@@ -88,6 +88,7 @@ def _run(engine: "Engine", name: str, recipe: "Recipe", text: str, asked: str, w
     from infinipot.inspect.run import record
 
     reader = engine.reader(recipe, asked)
+    reader.archive = None  # what is looked into is the pot
     reader.check(asked, wanted.max_new_tokens)
     about: dict[str, Any] = {"name": name, "model": engine.name, "recipe": recipe.describe()}
     about["entry_bytes"] = reader.pot.nbytes / recipe.config.capacity

@@ -118,9 +118,8 @@ class Runner:
             seconds.append(time.perf_counter() - started)
         asked, counts = time.perf_counter(), []
         for example, reader in zip(examples, readers, strict=True):
-            question, count = _asked(example, reader)
+            turn, count = _asked(example, reader)
             counts.append(count)
-            turn = reader.turn(question)
             sequence = reader.sequence(turn, Generation(example.new_tokens), final=True)
             answers[sequence] = Answer(reader, example.one_line)
             batch.add(sequence)
@@ -165,13 +164,13 @@ class Runner:
         self._recipe, self._readers, self._shared = None, [], None
 
 
-def _asked(example: Example, reader: Reader) -> tuple[str, int]:
+def _asked(example: Example, reader: Reader) -> tuple[list[int], int]:
     """Return what to ask after reading again what the question needs, and how many tokens that is."""
     question = example.query or example.question
     again = recalled.read_again(reader, question, reader.config.recalled)
     passages = reader.recall(question)
     count = sum(len(reader.tokenizer.encode(passage.text)) for passage in passages)
-    return recalled.with_passages(reader, question, passages, example.question), again + count
+    return recalled.prompt(reader, question, passages, example.question), again + count
 
 
 class Answer:

@@ -15,6 +15,7 @@ from torch import Tensor
 from infinipot.core.config import DEFAULT_MODE, PotConfig, ReadingMode
 from infinipot.core.pot import Pot
 from infinipot.core.state import State
+from infinipot.errors import ConfigError
 from infinipot.policies.base import Policy
 from infinipot.reading import recalled, room
 from infinipot.reading.answer import AnswerText
@@ -55,6 +56,7 @@ class Reader:
     ) -> None:
         self.session, self.tokenizer = PotSession(model, policy, config, mode), tokenizer
         self.frame = self._layout = tokenizer.frame(format)
+        self._format, self._chat = format, _chat_frame(tokenizer)
         self._catalyst = catalyst
         self.archive: Archive | None = Archive()
         self.set_question(question, bare=bare)
@@ -179,7 +181,7 @@ class Reader:
         if passages is None:
             recalled.read_again(self, question, self.config.recalled)
             passages = self.recall(question)
-        return self._said(recalled.with_passages(self, question, passages), generation, final=True)
+        return self._said(recalled.prompt(self, question, passages), generation, final=True)
 
     def chat(self, message: str, generation: Generation = GREEDY) -> Iterator[str]:
         """Yield the reply to a message; message and reply stay in the pot, however long the talk.
@@ -190,7 +192,7 @@ class Reader:
         if passages:
             pieces = recalled.reply(self, message, generation, passages)
         else:
-            pieces = self._said(message, generation, final=False)
+            pieces = self._said(self.turn(message), generation, final=False)
         for piece in pieces:
             said += piece
             yield piece
@@ -205,9 +207,9 @@ class Reader:
         deque(take_in(self.session, list(reply), ()), maxlen=0)
         self.session.state.in_dialogue, self.session.state.has_undistilled = True, undistilled
 
-    def _said(self, message: str, generation: Generation, final: bool) -> Iterator[str]:
+    def _said(self, prompt: Several[int], generation: Generation, final: bool) -> Iterator[str]:
         text = AnswerText(self.tokenizer, self.frame.stop_strings)
-        return text.pieces(self.generate(self.turn(message), generation, final))
+        return text.pieces(self.generate(prompt, generation, final))
 
     def check(self, question: str, max_new_tokens: int = 1) -> None:
         """Refuse a question that is too long for the pot, before anything long is read."""
@@ -220,9 +222,14 @@ class Reader:
         else:
             room.require(self.session, count, 1 + len(self.session.catalyst))
 
-    def turn(self, message: str) -> list[int]:
-        """A message in its place: after a text, after a reply, or first of all."""
+    def turn(self, message: str, dialogue: bool = False) -> list[int]:
+        """A message in its place: after a text, after a reply, or first of all.
+
+        With `dialogue`, as a turn of the model's own chat template even where texts are only continued.
+        """
         frame, ids = self.frame, self.tokenizer.encode(message)
+        if dialogue and self._format == "plain" and (chat := self._chat):
+            return [*chat.opening, *ids, *chat.ask_after]
         if self.session.state.in_dialogue:
             return [*frame.turn_before, *ids, *frame.turn_after]
         return [*(frame.ask_before if self._begun else ()), *ids, *frame.ask_after]
@@ -268,3 +275,11 @@ class Reader:
         self.session.flush()
         room.make_room_for_catalyst(self.session)
         return list(self.session.state.pending if self._begun else self.frame.opening)
+
+
+def _chat_frame(tokenizer: Tokenizer) -> Frame | None:
+    """Return the layout of a conversation, where the model has one of its own."""
+    try:
+        return tokenizer.frame("chat")
+    except ConfigError:
+        return None

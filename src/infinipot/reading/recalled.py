@@ -13,6 +13,8 @@ from infinipot.recall.search import search
 if TYPE_CHECKING:
     from infinipot.reading.reader import Reader
 
+LEAST = 16  # tokens of passages that are worth reading
+AROUND = 48  # tokens of PROMPT, the catalyst and a format's own
 PROMPT = "Question: {question}\n\nPassages of the text that may hold the answer:\n\n{passages}\n\n{asked}"
 
 
@@ -49,6 +51,10 @@ def passages_for(reader: "Reader", question: str, budget: int) -> list[Passage]:
     if reader.archive is None or budget <= 0 or holds_all:
         return []
     encode = reader.tokenizer.encode
+    # The question stands before and after its passages, and in the catalyst.
+    budget = min(budget, reader.config.capacity // 2 - 3 * len(encode(question)) - AROUND)
+    if budget < LEAST:
+        return []
     return search(reader.archive, wordings(reader, question), budget, lambda text: len(encode(text)))
 
 
@@ -58,16 +64,17 @@ def wordings(reader: "Reader", question: str) -> list[str]:
     return [question, " ".join((*before, question))] if before else [question]
 
 
-def with_passages(reader: "Reader", question: str, passages: Sequence[Passage], asked: str = "") -> str:
-    """Return the message that asks a question after its passages; room is made with the question in mind.
+def prompt(reader: "Reader", question: str, passages: Sequence[Passage], asked: str = "") -> list[int]:
+    """Return the tokens that ask a question after its passages; room is made with the question in mind.
 
     `asked` is the whole prompt where that is more than the question.
     """
     if not passages:
-        return asked or question
+        return reader.turn(asked or question)
     aim(reader, question)
     found = "\n\n".join(passage.text.strip() for passage in passages)
-    return PROMPT.format(question=question, passages=found, asked=asked or f"Question: {question}")
+    text = PROMPT.format(question=question, passages=found, asked=asked or f"Question: {question}")
+    return reader.turn(text, dialogue=True)
 
 
 def read_again(reader: "Reader", question: str, wanted: int) -> int:
@@ -95,7 +102,7 @@ def reply(
     text = AnswerText(reader.tokenizer, reader.frame.stop_strings)
 
     def tokens() -> Iterator[int]:
-        for token in twin.generate(twin.turn(with_passages(twin, message, passages)), generation, final=True):
+        for token in twin.generate(prompt(twin, message, passages), generation, final=True):
             said.append(token)
             yield token
 

@@ -23,22 +23,23 @@ _TOGETHER = 64  # passages written at once
 class Archive:
     """The passages of one reader: of all that its database holds, those up to the reader's last."""
 
-    def __init__(self, most_bytes: int | None = None) -> None:
-        self._database: Database | None = None  # made with the first passage
+    def __init__(
+        self, most_bytes: int | None = None, database: Database | None = None, chain: bytes = b""
+    ) -> None:
+        self._database = database  # made with the first passage
         self._most_bytes = most_bytes  # on disk; beyond, nothing more is archived
-        self.last, self._chain = 0, hashlib.sha256()
+        self._chain = chain  # of digests, up to the last passage
+        self.last = database.last if database else 0
         self.problem = ""  # why nothing is written any more; empty where all is well
 
     @property
     def digest(self) -> str:
         """What all passages together are known by; empty where there are none, or where some are missing."""
-        return self._chain.hexdigest() if self.last and not self.problem else ""
+        return self._chain.hex() if self.last and not self.problem else ""
 
     def fork(self) -> Self:
         """Return an archive with the same passages, which goes on by itself."""
-        twin = copy(self)
-        twin._chain = self._chain.copy()
-        return twin
+        return copy(self)
 
     # Writing ---------------------------------------------------------------------
 
@@ -106,7 +107,7 @@ class Archive:
             database.run("BEGIN")
             for text in texts:
                 self.last += 1
-                self._chain.update(f"{len(text)}:{text}".encode("utf-8", "surrogatepass"))
+                self._chain = _linked(self._chain, text)
                 database.run("INSERT INTO passages VALUES (?, ?, ?, ?)", self.last, source, start, text)
                 database.index(self.last, text)
                 start += len(text)
@@ -190,27 +191,28 @@ class Archive:
 
         The index of a `stranger`'s file is made anew from the passages.
         """
-        archive, database = cls(), Database()
+        database, chain = Database(), b""
         try:
             with closing(sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True)) as source:
                 check_make(source, what)
                 source.backup(database.connection)
             for number, text in database.connection.execute("SELECT id, text FROM passages ORDER BY id"):
-                archive.last += 1
-                if number != archive.last or not isinstance(text, str):
+                database.last += 1
+                if number != database.last or not isinstance(text, str):
                     raise sqlite3.DatabaseError("its passages do not follow each other")
-                archive._chain.update(f"{len(text)}:{text}".encode("utf-8", "surrogatepass"))
+                chain = _linked(chain, text)
             if stranger:
-                database.run("DROP TABLE words")
-                database.run(TABLES["words"])
-                for number, text in database.run("SELECT id, text FROM passages"):
-                    database.index(number, text)
+                database.index_again()
         except sqlite3.Error as error:
             raise StoreError(f"{what} is damaged ({error})") from error
-        archive._database, database.last = database, archive.last
-        if archive.digest != digest:
+        if chain.hex() != digest:
             raise StoreError(f"{what} is of another text, or was changed")
-        return archive
+        return cls(None, database, chain)
+
+
+def _linked(chain: bytes, text: str) -> bytes:
+    """Return the digest of all passages with one more."""
+    return hashlib.sha256(chain + text.encode("utf-8", "surrogatepass")).digest()
 
 
 class _Writer:

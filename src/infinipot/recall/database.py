@@ -44,6 +44,13 @@ class Database:
         """Take a passage into the full-text index."""
         self.run("INSERT INTO words (rowid, body) VALUES (?, ?)", number, indexed(text))
 
+    def index_again(self) -> None:
+        """Make the index anew from the passages."""
+        self.run("DROP TABLE words")
+        self.run(TABLES["words"])
+        for number, text in self.run("SELECT id, text FROM passages"):
+            self.index(number, text)
+
     def cut_after(self, last: int) -> None:
         """Forget all passages after the last."""
         for number, text in self.run("SELECT id, text FROM passages WHERE id > ?", last):

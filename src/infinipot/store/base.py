@@ -1,5 +1,6 @@
 """What every store of pots can do, whatever it lies on, and which names a pot, or a tenant, may have."""
 
+import dataclasses
 import os
 import re
 import shutil
@@ -77,7 +78,9 @@ class PotStore(ABC):
         """
         with self.lock(name):
             self.refuse(name, replace)
-            if archive is not None and card.archive:
+            if archive is None:
+                card = dataclasses.replace(card, archive="")
+            elif card.archive:
                 self._keep(name, archive, card)
             with self.written(name) as path:
                 card = file.write(path, state, card)
@@ -147,10 +150,9 @@ class PotStore(ABC):
         for taken in (path, path.with_suffix(ARCHIVE)):
             if not replace and os.path.lexists(taken):
                 raise StoreError(f"{taken} is there already", remedy="choose another name, or replace it")
-        archive = self.archive(name, self.card(name))
         with self.opened(check(name)) as source, atomic_files.aside(path) as half:
             card = _copied(source, half, f"pot '{name}'")
-        if archive is not None:
+        if (archive := self.archive(name, card)) is not None:
             with atomic_files.aside(path.with_suffix(ARCHIVE)) as half:
                 half.unlink(missing_ok=True)
                 archive.save(half)

@@ -42,8 +42,11 @@ class Card:
     format: int = FORMAT
 
     def to_json(self) -> dict[str, Any]:
-        """Return the card as JSON-ready data."""
-        return asdict(self)
+        """Return the card as JSON-ready data, in the words of its own format."""
+        told = asdict(self)
+        if self.format == 1:
+            del told["archive"]
+        return told
 
     @classmethod
     def from_json(cls, data: object, what: str = "the pot") -> Self:

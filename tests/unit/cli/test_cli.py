@@ -35,6 +35,7 @@ def test_ask_prints_exactly_one_json_document(model: str, text: str) -> None:
         "capacity",
         "keep",
         "engine",
+        "passages",
         "peak_memory_bytes",
         "seconds",
         "model",

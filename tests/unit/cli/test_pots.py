@@ -62,7 +62,7 @@ def test_read_once_ask_for_weeks(model: str, text: str, home: Path) -> None:
     assert kept["cycles"] > 1
     assert kept["store"] == str(home / "pots")
     assert set(kept["seconds"]) == {"load", "read", "save"}
-    words = ["--model", model, "--max-new-tokens", "8", "What fell?"]
+    words = ["--model", model, "--max-new-tokens", "8", "--recall", "0", "What fell?"]
     asked = [run("ask", "--pot", "night", *words) for _ in range(2)]
     tokenizer = small_tokenizers.build("qwen")
     most = len(tokenizer("What fell?")["input_ids"]) + 40  # and the format's own
@@ -70,11 +70,34 @@ def test_read_once_ask_for_weeks(model: str, text: str, home: Path) -> None:
         assert told["pot"] == "night"
         assert told["tokens_read"] == kept["tokens_read"]  # known, not read
         assert 0 < told["tokens_processed"] <= most
-        assert told["recipe"] == kept["recipe"]
+        assert told["recipe"] == {**kept["recipe"], "recall": 0}
+        assert told["passages"] == []
     assert asked[0]["answer"] == asked[1]["answer"]
     whole = run("ask", "--file", text, "--catalyst", "general", *POT, *words)
     assert whole["answer"] == asked[0]["answer"]  # as if it had just been read
     assert "tokens_processed" not in whole
+
+
+def test_a_kept_pot_recalls_what_it_read(model: str, text: str, home: Path) -> None:
+    run("read", "--file", text, "--save", "night", "--model", model, *POT)
+    words = ["ask", "--pot", "night", "--model", model, "--max-new-tokens", "8", "What fell?"]
+    told = run(*words)
+    written = Path(text).read_text()
+    assert told["passages"]
+    for passage in told["passages"]:
+        assert passage["source"] == "night.txt"
+        assert written[passage["start"] : passage["end"]] == passage["text"]
+    (archive,) = (home / "pots").glob("night.*.archive")
+    archive.unlink()
+    done = CliRunner().invoke(app, [*words, "--json"], catch_exceptions=False)
+    assert json.loads(done.stdout)["passages"] == []  # the pot itself is whole
+    assert "the archive of pot 'night' is missing" in done.stderr
+
+
+def test_without_an_archive_nothing_is_kept_beside_the_pot(model: str, text: str, home: Path) -> None:
+    run("read", "--file", text, "--save", "night", "--no-archive", "--model", model, *POT)
+    assert not list((home / "pots").glob("*.archive"))
+    assert run("ask", "--pot", "night", "--model", model, "What fell?")["passages"] == []
 
 
 def test_append_is_reading_on(model: str, text: str, tmp_path: Path) -> None:

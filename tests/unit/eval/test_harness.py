@@ -27,7 +27,8 @@ from infinipot.testing.tokenizer import ByteTokenizer
 
 COUNTS = (3, 9, 2, 30, 1, 4, 7)
 SMALL = {"capacity": 64, "prompt_tokens": 16, "catalyst": "a b"}
-BOUNDED = [m.name for m in PRESETS if m.bounded and m.name != "truncate"]
+READ = [m.name for m in PRESETS if m.mode.prompt != "passages"]
+BOUNDED = [m.name for m in PRESETS if m.bounded and m.mode.prompt == "whole"]
 
 
 class Numbers(ByteTokenizer):
@@ -103,7 +104,12 @@ def test_an_answer_ends_at_the_first_stop_text() -> None:
     assert ask(lm(), TEXT, until=stops[1]) == [Numbers().decode(said[:4])]
 
 
-@pytest.mark.parametrize("recipe", [m.name for m in PRESETS])
+def test_passages_alone_are_refused() -> None:
+    with pytest.raises(ConfigError, match="reads no text"):
+        lm(recipe="passages")
+
+
+@pytest.mark.parametrize("recipe", READ)
 @pytest.mark.parametrize("length", [5, 150, 244])  # with twelve to be said, the last fills the pot
 def test_every_recipe_is_exact_where_all_fits(recipe: str, length: int) -> None:
     text = (TEXT * 9)[: length - 1]
