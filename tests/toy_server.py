@@ -51,7 +51,7 @@ def ray_build(settings: Any) -> Any:
     """What a replica on Ray serves in tests."""
     from infinipot.recipes.recipe import Recipe
 
-    return toy_engine(0.02), Recipe.named(capacity=settings.capacity, format="chat")
+    return toy_engine(0.02), Recipe.named(capacity=settings.capacity, recall=settings.recall, format="chat")
 
 
 def main(told: dict[str, Any]) -> None:
@@ -66,7 +66,7 @@ def main(told: dict[str, Any]) -> None:
     keys, spool = Keys.of(told.pop("keys", [])), Path(told.pop("spool"))
     settings = Settings(model="toy", port=0, keys=keys, spool=spool, **{"capacity": 256, **told})
     taken = lifecycle.listen(settings)
-    recipe = Recipe.named(capacity=settings.capacity, format="chat")
+    recipe = Recipe.named(capacity=settings.capacity, recall=settings.recall, format="chat")
     print(taken.getsockname()[1], flush=True)  # noqa: T201  for whoever started it
     lifecycle.serve(lifecycle.build_app(settings, toy_engine(pause), recipe, store), taken)
 

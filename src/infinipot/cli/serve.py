@@ -31,7 +31,7 @@ def run_server(settings: Settings, given: Given) -> None:
     log.setLevel(logging.INFO)
     for warning in settings.warnings():
         log.warning("WARNING: %s", worded(warning))
-    recipe = Recipe.named(settings.recipe, capacity=settings.capacity)
+    recipe = Recipe.named(settings.recipe, capacity=settings.capacity, recall=settings.recall)
     taken, store = listen(settings), open_store(settings.store)
     engine = g.open_engine(given)
     served = replace(recipe, format=settings.format or engine.dialogue_format)

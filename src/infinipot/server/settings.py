@@ -13,7 +13,7 @@ from infinipot.core.config import DEFAULT_CAPACITY
 from infinipot.errors import ConfigError
 from infinipot.models.catalog import DEFAULT_MODEL
 from infinipot.recipes.option import Option
-from infinipot.recipes.options import DEVICE, DIALOGUE, DTYPE, FORMAT, MODEL
+from infinipot.recipes.options import DEVICE, DIALOGUE, DTYPE, FORMAT, MODEL, SIZES
 from infinipot.text.tokenizer import Format
 
 MIB = 2**20
@@ -22,6 +22,7 @@ LEAST_KEY = 16  # characters below which a key can be guessed
 GUESSED = f"a key of {{}} characters can be guessed: use {LEAST_KEY} or more, as of `openssl rand -hex 32`"
 OPEN = "ANYONE who can reach {} can use this server and its pots: give `api_key`, or leave out `host`"
 POTS, ACCESS, BOUNDS = "Pots", "Who may come", "Bounds"
+RECALL = replace(SIZES["recall"], group=POTS, least=0, metavar="TOKENS", words=())
 TEMPORARY = Path(tempfile.gettempdir())
 
 
@@ -85,6 +86,7 @@ class Settings:
     model: str = _set(DEFAULT_MODEL, POTS, MODEL.help, short="m")
     recipe: str = _set("infinipot", POTS, "Method that bounds memory.", short="r")
     capacity: int = _set(DEFAULT_CAPACITY, POTS, "KV entries per layer and head of a pot.")
+    recall: int | None = field(default=None, metadata={"option": RECALL})
     format: Format | None = _set(None, POTS, FORMAT.help, choices=FORMAT.choices, shown=DIALOGUE)  # noqa: RUF009
     slots: int = _set(2, POTS, "Requests served at the same time.", least=1)
     conversations: int = _set(2, POTS, "Conversations kept for their next turn, beside the slots.", least=0)
@@ -98,6 +100,7 @@ class Settings:
     max_body: int = _set(8 * MIB, BOUNDS, "Bytes of a JSON request.", least=1024)
     max_upload: int = _set(4096 * MIB, BOUNDS, "Bytes of an upload.", least=1024)
     max_uploads: int = _set(4, BOUNDS, "Uploads received at the same time.", least=1)
+    max_archive: int = _set(8192 * MIB, BOUNDS, "Bytes on disk of what a slot has read.", least=MIB)
     max_tokens: int = _set(16_384, BOUNDS, "Tokens of an answer.", least=1)
     idle_s: float = _set(30.0, BOUNDS, "Seconds until a client that stops sending is let go.", least=0.01)
     drain_s: float = _set(30.0, BOUNDS, "Seconds that running requests get at the end.", least=0)

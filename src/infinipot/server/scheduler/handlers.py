@@ -17,14 +17,17 @@ from infinipot.reading.answer import AnswerText
 from infinipot.reading.progress import Progress, TextProgress
 from infinipot.reading.reader import Reader
 from infinipot.reading.sequence import Sequence
-from infinipot.server.scheduler import prompts, requests
+from infinipot.recall.passages import Passage
+from infinipot.server.scheduler import prompts, recall, requests
 from infinipot.server.scheduler.pot_library import PotLibrary
 from infinipot.server.scheduler.slots import Slot
-from infinipot.text.files import read_text
+from infinipot.store.card import plain
+from infinipot.text.files import named, read_text
 from infinipot.text.tokenizer import Format
 
 T = TypeVar("T")
 Steps = Generator[Future[Any] | Sequence | None, Any, T]
+AT_ONCE = 2**16  # characters that are archived between two steps; more, on the disk's thread
 
 
 @dataclass(eq=False)
@@ -60,14 +63,27 @@ class Running:
 def _chat(running: Running, request: requests.ChatRequest) -> Steps[requests.Event]:
     """Read what is new of a conversation, and answer."""
     reader, cached, about = running.reader, running.slot.tokens, request.pot is not None
-    _set_question(reader, request.options, request.messages[-1].content)
+    asked, capacity, recalls = request.messages, reader.config.capacity, reader.config.recalled > 0
+    question = prompts.question(asked[-1].content)
+    _set_question(reader, request.options, asked[-1].content)
     if about and not running.known:
-        reader.restore((yield running.background(running.library.load, request.pot))[0])
-    asked, capacity = request.messages, reader.config.capacity
+        state, card = yield running.background(running.library.load, request.pot)
+        reader.restore(state)
+        del state
+        if recalls and (found := (yield running.background(running.library.archive, request.pot, card))):
+            reader.archive = found
     prompt = prompts.conversation(asked, reader.tokenizer, running.format, running.known, about, capacity)
-    answer, answered = yield from _answer(running, prompt, cached, request.options)
+    fresh, last = list(asked[running.known : -1]), [asked[-1]]
+    if prompt.message is None:  # what is before its question may be recalled already
+        text = asked[-1].content.rstrip().removesuffix(question)
+        fresh, last = [*fresh, requests.Message(asked[-1].role, text)], []
+    if recalls:
+        yield from _archive(running, fresh)
+    answer, answered = yield from _answer(running, prompt, cached, request.options, question)
     if request.keep and answer is not None:
-        whole = [*request.messages, requests.Message("assistant", answer)]
+        whole = [*asked, requests.Message("assistant", answer)]
+        if recalls:
+            recall.archive(reader, [*last, whole[-1]])
         name = prompts.conversation_names(request.tenant, running.version, whole)[-1]
         running.slot.release(name, answered.prompt + answered.completion)
     return answered
@@ -91,11 +107,13 @@ def _read_into_pot(running: Running, request: requests.ReadIntoPot) -> Steps[req
             state, before = yield running.background(library.load, request.name)
             reader.restore(state)
             del state
+            reader.archive = yield running.background(library.archive, request.name, before)
         known = reader.tokens_read
-        pieces = chain(["\n\n"] if request.append else [], read_text(request.file))
-        text = TextProgress(reader.tokenizer, pieces, size=lambda piece: len(piece.encode()))
-        for step in reader.reading_tokens(text.tokens()):
-            done = text.read(step.tokens_read - known)
+        text = reader.archived(named(read_text(request.file), plain(request.title)))
+        pieces = chain(["\n\n"] if request.append else [], text)
+        progress = TextProgress(reader.tokenizer, pieces, size=lambda piece: len(piece.encode()))
+        for step in reader.reading_tokens(progress.tokens()):
+            done = progress.read(step.tokens_read - known)
             running.handle.put(requests.Reading(step, step.tokens_read, known, None, step.seconds, done))
             yield None
         card = yield running.background(library.save, request, reader, before)
@@ -112,10 +130,36 @@ def _set_question(reader: Reader, options: requests.AnswerOptions, text: str) ->
         reader.set_question(None, "general", framed=False)
 
 
+def _archive(running: Running, messages: list[requests.Message]) -> Steps[None]:
+    """Archive messages that are about to be read, long ones while others' requests go on."""
+    if sum(len(message.content) for message in messages) > AT_ONCE:
+        yield running.background(recall.archive, running.reader, messages)
+    else:
+        recall.archive(running.reader, messages)
+
+
+def _recalled(
+    reader: Reader, prompt: prompts.Prompt, question: str, most: int
+) -> tuple[prompts.Prompt, list[Passage]]:
+    """Return a prompt with passages for its question, if there are any and they fit, and the passages."""
+    passages = recall.find(reader, question, len(prompt.tail))
+    if not passages:
+        return prompt, []
+    longer = prompt.recalling(reader.tokenizer, question, passages)
+    try:
+        reader.require(len(longer.tail), most)
+    except InputError:
+        return prompt, []
+    return longer, passages
+
+
 def _answer(
-    running: Running, prompt: prompts.Prompt, cached: int, options: requests.AnswerOptions
+    running: Running, prompt: prompts.Prompt, cached: int, options: requests.AnswerOptions, question: str = ""
 ) -> Steps[tuple[str | None, requests.Answered]]:
-    """Read the prompt, then answer; return the answer, if a conversation can go on from it, and the end."""
+    """Read the prompt, and passages for the question, then answer.
+
+    Returns the answer, if a conversation can go on from it, and the end.
+    """
     reader, put, wanted = running.reader, running.handle.put, options.generation
     most = wanted.max_new_tokens
     if not prompt.tail:
@@ -130,6 +174,8 @@ def _answer(
     for step in reader.reading_tokens(prompt.blocks()):
         tell(step, step.tokens_read - before)
         yield None
+    prompt, passages = _recalled(reader, prompt, question, most) if question else (prompt, [])
+    total = cached + prompt.total
     sequence = reader.sequence(prompt.tail, wanted)
     if not sequence.logits.amax().isfinite():  # drawing from them would end every answer of the batch
         raise InputError("the model's numbers overflow on this text or pot: ask otherwise, or read it again")
@@ -143,7 +189,8 @@ def _answer(
     while text.tokens < most and not text.stopped and (token := (yield sequence)) is not None:
         give(text.push(token))
     give(text.flush())
-    answered = requests.Answered(text.finish_reason(most), total, cached, text.tokens)
+    places = recall.described(passages, question)
+    answered = requests.Answered(text.finish_reason(most), total, cached, text.tokens, places)
     return None if text.stopped else text.text, answered
 
 

@@ -1,5 +1,6 @@
 """One tenant's kept pots, as the scheduler uses them: only pots that fit this server's model and recipe."""
 
+import logging
 from contextlib import ExitStack
 
 import torch
@@ -9,12 +10,14 @@ from infinipot.engine import Engine
 from infinipot.errors import StoreError
 from infinipot.reading.held_words import Word, words_of
 from infinipot.reading.reader import Reader
+from infinipot.recall.archive import Archive
 from infinipot.recipes.recipe import Recipe
 from infinipot.server.scheduler.requests import ReadIntoPot
 from infinipot.server.scheduler.slots import MemoryBound
 from infinipot.server.settings import PUBLIC
 from infinipot.store import Card, PotStore, match
 
+log = logging.getLogger("infinipot.server")
 COMPUTED = ("keys", "values", "anchors", "last")  # the last part of the names of what is computed with
 
 
@@ -62,6 +65,14 @@ class PotLibrary:
             raise StoreError(f"pot '{name}' holds numbers that are none: read its text again")
         return state, loaded
 
+    def archive(self, name: str, card: Card) -> Archive | None:
+        """Return the archive of a pot that was loaded; None where there is none that is whole."""
+        try:
+            return self.store.archive(name, card)
+        except StoreError as error:  # the pot itself is whole
+            log.warning("%s: nothing is recalled", error)
+            return None
+
     def words(self, name: str) -> list[Word]:
         """Return the words a pot holds."""
         state, _ = self.load(name)
@@ -77,4 +88,7 @@ class PotLibrary:
         """Keep what a reader has read; `before` is the card of the pot that was appended to."""
         source = request.title, request.sha256, request.bytes
         card = match.card_of(self._engine, self._recipe, reader, *source, before)
-        return self.store.save(request.name, reader.state(), card, request.replace or request.append)
+        if reader.archive is not None and reader.archive.problem:
+            log.warning("%s: nothing of that pot will be recalled", reader.archive.problem)
+        replace = request.replace or request.append
+        return self.store.save(request.name, reader.state(), card, replace, reader.archive)

@@ -4,8 +4,11 @@ import hashlib
 import json
 from array import array
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Self
 
+from infinipot.reading.recalled import PROMPT
+from infinipot.recall.passages import Passage
 from infinipot.server.scheduler.requests import Message
 from infinipot.text.tokenizer import Format, Tokenizer
 
@@ -19,6 +22,9 @@ class Prompt:
 
     head: "array[int]"  # to be read; compact, since there may be millions
     tail: list[int]  # to be answered
+    message: str | None = None  # the last one, where all of it is in the tail
+    before: Sequence[int] = ()  # that message, in a template
+    after: Sequence[int] = ()
 
     @property
     def total(self) -> int:
@@ -28,6 +34,17 @@ class Prompt:
     def blocks(self) -> Iterator[list[int]]:
         """The head, part by part."""
         return (self.head[start : start + BLOCK].tolist() for start in range(0, len(self.head), BLOCK))
+
+    def recalling(self, tokenizer: Tokenizer, question: str, passages: Sequence[Passage]) -> Self:
+        """Return the prompt with passages between its message and the question, which is asked again."""
+        found = "\n\n".join(passage.text.strip() for passage in passages)
+        text = PROMPT.format(question=self.message or "", passages=found, asked=f"Question: {question}")
+        if self.message is not None:
+            asked = [*self.before, *tokenizer.encode(text)]
+        else:  # the message's beginning is read already
+            end = len(self.tail) - len(self.after)
+            asked = [*self.tail[:end], *tokenizer.encode(text.removeprefix("Question: "))]
+        return replace(self, tail=[*asked, *self.after])
 
 
 def conversation(
@@ -43,7 +60,9 @@ def conversation(
     start = len(ids)
     _add(ids, tokenizer, around[-2], messages[-1].content)
     ids.extend(around[-1])
-    return _cut(ids, start, capacity)
+    cut = _cut(ids, start, capacity)
+    whole = messages[-1].content if len(cut.head) == start else None
+    return replace(cut, message=whole, before=around[-2], after=around[-1])
 
 
 def continuation(text: str, tokenizer: Tokenizer, format: Format, capacity: int) -> Prompt:

@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 from infinipot.common.out_of_memory import out_of_memory
 from infinipot.errors import InfiniPotError
@@ -124,6 +124,7 @@ class Answered:
     prompt: int  # tokens of the prompt, whether read now or known before
     cached: int  # tokens known before
     completion: int
+    passages: tuple[dict[str, Any], ...] = ()  # that were recalled
 
 
 @dataclass(frozen=True)

@@ -38,7 +38,7 @@ class Scheduler:
             raise ConfigError(f"recipe '{recipe.preset.name}' does not bound memory: serve another one")
         self.engine, self.recipe, self.store, self.longest_queue = engine, recipe, store, settings.queue
         readers = [engine.reader(recipe) for _ in range(settings.slots + settings.conversations)]
-        self.slots = Slots(readers, settings.slots)
+        self.slots = Slots(readers, settings.slots, settings.max_archive)
         self.memory = MemoryBound(engine)
         self.ready = self._closing = False
         self.failure = ""  # why the scheduler works no more; empty where it does

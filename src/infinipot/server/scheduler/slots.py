@@ -12,10 +12,14 @@ from infinipot.models.memory import forget_peak, recent_peak_bytes
 from infinipot.reading.held_words import LEAST
 from infinipot.reading.reader import Reader
 from infinipot.reading.sampling import Generation
+from infinipot.recall.archive import Archive
 
 SHARE = 0.1  # of what was measured, for requests' own text and the allocator's waste
 FLOOR = 200_000_000  # bytes; likewise, where little was measured
 SMALL = 16 * 2**20  # bytes of a kept pot beside its slots: the last hidden state, numbers
+ARCHIVE = (
+    4 * 2**20
+)  # bytes of an archive in memory: SQLite's page cache, and words on their way into the index
 
 
 @dataclass(eq=False)
@@ -23,23 +27,25 @@ class Slot:
     """A reader with its pot, for one request at a time."""
 
     reader: Reader
+    most_archived: int | None = None  # bytes on disk
     conversation: str = ""  # name of the one in the pot, if it may go on
     tokens: int = 0  # of that conversation
     busy: bool = False
     used: int = 0
 
     def release(self, conversation: str = "", tokens: int = 0) -> None:
-        """End a request's use of this slot; without a conversation to keep the pot is emptied."""
+        """End a request's use of this slot; without a conversation to keep, pot and archive are emptied."""
         if not conversation:
             self.reader.clear()
+            self.reader.archive = Archive(self.most_archived)
         self.busy, self.conversation, self.tokens = False, conversation, tokens
 
 
 class Slots:
     """All slots of a server, of which at most `at_once` are at work."""
 
-    def __init__(self, readers: Sequence[Reader], at_once: int) -> None:
-        self.all, self.at_once = [Slot(reader) for reader in readers], at_once
+    def __init__(self, readers: Sequence[Reader], at_once: int, most_archived: int | None = None) -> None:
+        self.all, self.at_once = [Slot(reader, most_archived) for reader in readers], at_once
         self._clock = itertools.count(1)
 
     @property
@@ -92,9 +98,10 @@ class MemoryBound:
         self.pots = sum(one.pot.nbytes for one in readers)
         traces = sum(2 * 16 * max(LEAST, reader.pot.slots) for reader in readers)
         # A kept pot is there a second time until its request goes on; one more has its words looked at.
-        spare = 1 if self._device.type == "cuda" else at_once + 1
+        on_gpu = self._device.type == "cuda"
+        spare, archives = (1, 0) if on_gpu else (at_once + 1, ARCHIVE * (len(readers) + 1))
         peak = max(recent_peak_bytes(str(self._device)), self._now())
-        self.bound = int(peak * (1 + SHARE)) + FLOOR + traces + spare * self.largest
+        self.bound = int(peak * (1 + SHARE)) + FLOOR + traces + spare * self.largest + archives
 
     def numbers(self) -> dict[str, int]:
         """Return what is held now, and the bound."""
