@@ -37,6 +37,7 @@ class FakeServer:
     pots: dict[str, dict[str, Any]] = field(default_factory=dict)
     texts: dict[str, str] = field(default_factory=dict)
     asked: list[dict[str, Any]] = field(default_factory=list)
+    passages: list[dict[str, Any]] = field(default_factory=list)  # that an answer about a pot recalls
     busy: int = 0
     cancelled: int = 0
 
@@ -216,7 +217,8 @@ def add_chat(app: FastAPI, fake: FakeServer) -> None:
         for piece in re.findall(r"\S+\s*", ANSWER):
             await asyncio.sleep(fake.pause)
             yield event({"choices": [{"index": 0, "delta": {"content": piece}, "finish_reason": None}]})
-        yield event({"choices": [{"index": 0, "delta": {}, "finish_reason": "stop"}]})
+        recalled = {"passages": fake.passages} if fake.passages and body.get("pot") else {}
+        yield event({"choices": [{"index": 0, "delta": {}, "finish_reason": "stop"}], **recalled})
         usage = {"prompt_tokens": total, "completion_tokens": 18, "total_tokens": total + 18}
         yield event({"choices": [], "usage": {**usage, "prompt_tokens_details": {"cached_tokens": cache}}})
         yield event("[DONE]")

@@ -160,3 +160,23 @@ def test_a_stopped_answer_stays_in_the_conversation(page: Page, fake: FakeServer
     messages = sent.value.post_data_json["messages"]
     assert [message["role"] for message in messages] == ["user", "assistant", "user"]
     assert messages[1]["content"] == said
+
+
+def test_an_answer_shows_where_it_comes_from(page: Page, fake: FakeServer) -> None:
+    hostile = "<b onclick='window.hacked=1'>The keepers</b> were called Marlow.\n\nThe sea was calm."
+    place = "The keeper's log, characters 1,200 to 1,285"
+    fake.passages = [{"place": place, "quote": "<i>The keepers</i> were called Marlow", "text": hostile}] * 2
+    ask(page, "What is the keeper's name?")
+    expect(page.locator(".places")).to_have_count(0)  # of no pot: nothing was recalled
+    read(page, "The keeper's log")
+    ask(page, "What is the keeper's name?")
+    found = page.get_by_label("Where this comes from").locator("details")
+    expect(found).to_have_count(2)
+    expect(found.first.locator("cite")).to_have_text(place)
+    expect(found.first.locator("q")).to_have_text("<i>The keepers</i> were called Marlow")
+    text = found.first.locator("p")
+    expect(text).to_be_hidden()
+    found.first.locator("summary").click()
+    expect(text).to_have_text(hostile)
+    expect(text.locator("mark")).to_have_text(["keepers"])
+    expect(text.locator("b")).to_have_count(0)

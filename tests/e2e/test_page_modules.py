@@ -86,6 +86,25 @@ def test_numbers_are_written_for_people(tmp_path: Path) -> None:
 
 
 @javascript
+@pytest.mark.parametrize(
+    ("told", "question", "found"),
+    [
+        ("Two keepers kept it. The bookkeeper left.", "What is the keeper's name?", ["keepers"]),
+        ("A (b+)* c", "(b+)* [", []),
+        ("他喜欢鲸鱼和大海", "鲸鱼在哪里", ["鲸鱼"]),
+        ("Élan, élans", "élan?", ["Élan", "élans"]),
+        ("nothing", "", []),
+    ],
+)
+def test_the_words_of_a_question_are_found_in_a_text(
+    told: str, question: str, found: list[str], tmp_path: Path
+) -> None:
+    parts = run(f"return text.marked({json.dumps(told)}, {json.dumps(question)})", tmp_path)
+    assert "".join(part for part, _ in parts) == told
+    assert [part for part, marked in parts if marked] == found
+
+
+@javascript
 def test_events_arrive_whole_however_they_are_cut(tmp_path: Path) -> None:
     stream = (
         ': keep-alive\r\n\r\nevent: progress\r\ndata: {"a":1}\r\n\r\ndata: one\ndata: two\n\ndata:[DONE]\n\n'

@@ -12,6 +12,7 @@ from typing import IO
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response, StreamingResponse
 
+from infinipot.errors import StoreError
 from infinipot.server.http.errors import ApiError
 from infinipot.server.http.service import Service
 from infinipot.store import PotStore
@@ -55,7 +56,11 @@ async def exported(pots: PotStore, name: str, folder: Path) -> Response:
     """Return a pot's file; the copy that is sent is gone from the disk before its first byte is."""
     async with _folder(folder) as temporary:
         path = temporary / "pot"
-        await asyncio.to_thread(pots.export, name, path)
+        try:
+            await asyncio.to_thread(pots.export, name, path)
+        except StoreError:
+            if not path.exists():
+                raise  # else the pot is whole, and its archive, which is not sent, is not
         file, size = path.open("rb"), path.stat().st_size
     headers = {"Content-Length": str(size), "Content-Disposition": f'attachment; filename="{name}.pot"'}
     return StreamingResponse(_blocks(file), headers=headers, media_type="application/octet-stream")

@@ -5,13 +5,14 @@
 
 import { aborted, chat, patiently } from "./api.js";
 import { announce, by, make, on, put } from "./dom.js";
+import { places } from "./places.js";
 import { count, many, times } from "./text.js";
 
 const LONGEST = 512; // tokens of an answer
 const LONG = 1000; // tokens of a message whose reading is worth a bar
 
 /** @typedef {{said: HTMLElement, note: HTMLElement, bar: HTMLProgressElement, text: string, finish: string,
- *   usage: any, pot: any}} Turn */
+ *   usage: any, pot: any, question: string, passages: any[]}} Turn */
 
 export class Talk {
   /** @param {() => string} model */
@@ -84,6 +85,7 @@ export class Talk {
       if (chunk.prompt_progress) this.reading(turn, chunk.prompt_progress);
       turn.pot = chunk.pot ?? turn.pot;
       turn.usage = chunk.usage ?? turn.usage;
+      turn.passages = chunk.passages ?? turn.passages;
       const choice = chunk.choices?.[0];
       turn.finish = choice?.finish_reason ?? turn.finish;
       if (choice?.delta?.content) this.say(turn, choice.delta.content);
@@ -99,7 +101,7 @@ export class Talk {
     const answer = make("div", { class: "answer" }, said, bar, note);
     by("log").append(make("article", {}, make("h3", {}, "Asked"), asked, make("h3", {}, "Answered"), answer));
     this.keepEnd(true);
-    return { said, note, bar, text: "", finish: "", usage: null, pot: null };
+    return { said, note, bar, text: "", finish: "", usage: null, pot: null, question, passages: [] };
   }
 
   /** @param {Turn} turn @param {{total: number, cache: number, processed: number}} progress */
@@ -129,6 +131,7 @@ export class Talk {
     turn.note.textContent = remark + told + (told && stood);
     announce(turn.text ? `Answer: ${turn.text}` : "The answer is empty.");
     if (!turn.text) turn.said.append(make("i", {}, "(an empty answer)"));
+    if (turn.passages.length) turn.note.before(places(turn.passages, turn.question.split("\n\n").at(-1)?.slice(-400) ?? ""));
     this.keepEnd(false);
   }
 

@@ -69,3 +69,19 @@ export function firstWords(text) {
 
 /** @param {string} file a file's name @returns {string} it without its folder and ending, for a title */
 export const titleOf = (file) => file.replace(/^.*[/\\]/, "").replace(/(.)\.[A-Za-z0-9]{1,8}$/, "$1");
+
+/**
+ * A text cut where words of a question are: a word in any of its forms, or a pair of letters where no space
+ * parts words.
+ * @param {string} text @param {string} question @returns {[string, boolean][]} parts, and whether each is such a word
+ */
+export function marked(text, question) {
+  const unspaced = "[\\p{Script=Han}\\p{Script=Hiragana}\\p{Script=Katakana}\\p{Script=Thai}\\p{Script=Lao}\\p{Script=Khmer}]";
+  const runs = question.match(new RegExp(`${unspaced}{2,}`, "gu")) ?? [];
+  const pairs = runs.flatMap((run) => Array.from(run).slice(1).map((letter, at) => Array.from(run)[at] + letter));
+  const words = (question.match(/[\p{L}\p{N}]+/gu) ?? []).filter((word) => word.length > 3 && !runs.includes(word));
+  const stems = words.map((word) => `(?<![\\p{L}\\p{N}])${word.slice(0, 5)}[\\p{L}\\p{N}]*`);
+  if (!pairs.length && !stems.length) return [[text, false]];
+  const parts = text.split(new RegExp(`(${[...stems, ...pairs].join("|")})`, "giu"));
+  return /** @type {[string, boolean][]} */ (parts.map((part, at) => [part, at % 2 === 1]).filter(([part]) => part));
+}
