@@ -10,8 +10,11 @@ from typing import Any
 import pytest
 
 from infinipot.engine import Engine
+from infinipot.recall.passages import Passage
 from infinipot.recipes.recipe import Recipe
 from infinipot.server.http.app import create_app
+from infinipot.server.scheduler.prompts import conversation
+from infinipot.server.scheduler.requests import Message
 from infinipot.server.scheduler.scheduler import Scheduler
 from infinipot.server.settings import Keys, Settings
 from infinipot.store import open_store
@@ -193,6 +196,19 @@ def test_a_long_message_is_searched_for_its_own_question(tmp_path: Path) -> None
         (passage, *_) = server.ask(f"{book('raven')}\n\n{QUESTION}")["passages"]
         assert "raven" in passage["text"]
         assert QUESTION not in passage["text"]
+
+
+@pytest.mark.parametrize("long", [False, True])
+def test_passages_stand_between_the_message_and_its_question(long: bool) -> None:
+    tokenizer, found = Endless(), [Passage(1, "a book", None, 0, 9, 0, " Found. \n")]
+    before = "Rain. " * 400 + "\n\n" if long else ""
+    prompt = conversation([Message("user", before + "Who?")], tokenizer, "chat", 0, False, CAPACITY)
+    plain, after = tokenizer.decode(prompt.tail), tokenizer.decode(prompt.after)
+    assert prompt.recalling(tokenizer, "Who?", []) is prompt
+    text = tokenizer.decode(prompt.recalling(tokenizer, "Who?", found).tail)
+    again = "\n\nPassages of the text that may hold the answer:\n\nFound.\n\nQuestion: Who?"
+    first = plain if long else plain.replace("Who?", "Question: Who?")
+    assert text == first.removesuffix(after) + again + after
 
 
 def test_recall_0_recalls_nothing_and_a_text_that_fits_needs_nothing(tmp_path: Path) -> None:

@@ -11,14 +11,7 @@ from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
 from starlette.responses import FileResponse, HTMLResponse, JSONResponse, Response
 
 from infinipot.server.http.errors import ApiError
-from infinipot.server.http.schema import (
-    Answer,
-    AnswerBody,
-    ChatBody,
-    CompletionBody,
-    model_object,
-    passages_object,
-)
+from infinipot.server.http.schema import Answer, AnswerBody, ChatBody, CompletionBody, model_object
 from infinipot.server.http.service import SSE, Caller, EventStream, Sent, Served, sent
 from infinipot.server.scheduler import requests
 
@@ -108,7 +101,7 @@ async def _answer(caller: Caller, asked: AnswerBody, wanted: requests.Request) -
         elif isinstance(event, requests.Piece):
             yield sent(answer.chunk(event.text) | usage)
         elif isinstance(event, requests.Answered):
-            yield sent(answer.chunk(finish=event.finish) | usage | passages_object(event))
+            yield sent(answer.chunk(finish=event.finish) | usage | event.recalled)
             if wants_usage:
                 yield sent(answer.usage(event))
             yield {"data": "[DONE]"}

@@ -175,11 +175,6 @@ def usage_object(usage: Answered) -> dict[str, Any]:
     return {**counts, "total_tokens": sum(counts.values()), **details}
 
 
-def passages_object(end: Answered) -> dict[str, Any]:
-    """Return where an answer may come from; nothing where nothing was recalled."""
-    return {"passages": list(end.passages)} if end.passages else {}
-
-
 class Answer:
     """One answer's objects, whole or in chunks; `chat` chooses between OpenAI's two families."""
 
@@ -191,8 +186,8 @@ class Answer:
     def whole(self, text: str, end: Answered) -> dict[str, Any]:
         """Return the answer in one piece."""
         content = {"message": {"role": "assistant", "content": text}} if self.chat else {"text": text}
-        told = self._object("chat.completion", content, end.finish) | {"usage": usage_object(end)}
-        return told | passages_object(end)
+        usage = {"usage": usage_object(end)}
+        return self._object("chat.completion", content, end.finish) | usage | end.recalled
 
     def chunk(self, text: str | None = None, finish: str | None = None, **delta: str) -> dict[str, Any]:
         """Return a part of the answer, or its end."""

@@ -17,7 +17,6 @@ from infinipot.reading.answer import AnswerText
 from infinipot.reading.progress import Progress, TextProgress
 from infinipot.reading.reader import Reader
 from infinipot.reading.sequence import Sequence
-from infinipot.recall.passages import Passage
 from infinipot.server.scheduler import prompts, recall, requests
 from infinipot.server.scheduler.pot_library import PotLibrary
 from infinipot.server.scheduler.slots import Slot
@@ -27,7 +26,6 @@ from infinipot.text.tokenizer import Format
 
 T = TypeVar("T")
 Steps = Generator[Future[Any] | Sequence | None, Any, T]
-AT_ONCE = 2**16  # characters that are archived between two steps; more, on the disk's thread
 
 
 @dataclass(eq=False)
@@ -77,8 +75,8 @@ def _chat(running: Running, request: requests.ChatRequest) -> Steps[requests.Eve
     if prompt.message is None:  # what is before its question may be recalled already
         text = asked[-1].content.rstrip().removesuffix(question)
         fresh, last = [*fresh, requests.Message(asked[-1].role, text)], []
-    if recalls:
-        yield from _archive(running, fresh)
+    if recalls and fresh:
+        yield running.background(recall.archive, reader, fresh)
     answer, answered = yield from _answer(running, prompt, cached, request.options, question)
     if request.keep and answer is not None:
         whole = [*asked, requests.Message("assistant", answer)]
@@ -130,29 +128,6 @@ def _set_question(reader: Reader, options: requests.AnswerOptions, text: str) ->
         reader.set_question(None, "general", framed=False)
 
 
-def _archive(running: Running, messages: list[requests.Message]) -> Steps[None]:
-    """Archive messages that are about to be read, long ones while others' requests go on."""
-    if sum(len(message.content) for message in messages) > AT_ONCE:
-        yield running.background(recall.archive, running.reader, messages)
-    else:
-        recall.archive(running.reader, messages)
-
-
-def _recalled(
-    reader: Reader, prompt: prompts.Prompt, question: str, most: int
-) -> tuple[prompts.Prompt, list[Passage]]:
-    """Return a prompt with passages for its question, if there are any and they fit, and the passages."""
-    passages = recall.find(reader, question, len(prompt.tail))
-    if not passages:
-        return prompt, []
-    longer = prompt.recalling(reader.tokenizer, question, passages)
-    try:
-        reader.require(len(longer.tail), most)
-    except InputError:
-        return prompt, []
-    return longer, passages
-
-
 def _answer(
     running: Running, prompt: prompts.Prompt, cached: int, options: requests.AnswerOptions, question: str = ""
 ) -> Steps[tuple[str | None, requests.Answered]]:
@@ -174,7 +149,7 @@ def _answer(
     for step in reader.reading_tokens(prompt.blocks()):
         tell(step, step.tokens_read - before)
         yield None
-    prompt, passages = _recalled(reader, prompt, question, most) if question else (prompt, [])
+    prompt, recalled = recall.recalling(reader, prompt, question, most) if question else (prompt, {})
     total = cached + prompt.total
     sequence = reader.sequence(prompt.tail, wanted)
     if not sequence.logits.amax().isfinite():  # drawing from them would end every answer of the batch
@@ -189,8 +164,7 @@ def _answer(
     while text.tokens < most and not text.stopped and (token := (yield sequence)) is not None:
         give(text.push(token))
     give(text.flush())
-    places = recall.described(passages, question)
-    answered = requests.Answered(text.finish_reason(most), total, cached, text.tokens, places)
+    answered = requests.Answered(text.finish_reason(most), total, cached, text.tokens, recalled)
     return None if text.stopped else text.text, answered
 
 

@@ -37,14 +37,15 @@ class Prompt:
 
     def recalling(self, tokenizer: Tokenizer, question: str, passages: Sequence[Passage]) -> Self:
         """Return the prompt with passages between its message and the question, which is asked again."""
+        if not passages:
+            return self
         found = "\n\n".join(passage.text.strip() for passage in passages)
         text = PROMPT.format(question=self.message or "", passages=found, asked=f"Question: {question}")
         if self.message is not None:
-            asked = [*self.before, *tokenizer.encode(text)]
+            told = [*self.before]
         else:  # the message's beginning is read already
-            end = len(self.tail) - len(self.after)
-            asked = [*self.tail[:end], *tokenizer.encode(text.removeprefix("Question: "))]
-        return replace(self, tail=[*asked, *self.after])
+            told, text = self.tail[: len(self.tail) - len(self.after)], text.removeprefix("Question: ")
+        return replace(self, tail=[*told, *tokenizer.encode(text), *self.after])
 
 
 def conversation(

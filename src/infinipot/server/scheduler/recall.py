@@ -2,42 +2,45 @@
 
 import logging
 import sqlite3
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from typing import Any
 
+from infinipot.errors import InputError
 from infinipot.reading.reader import Reader
 from infinipot.reading.recalled import AROUND
-from infinipot.recall.passages import Passage
 from infinipot.recall.words import terms
+from infinipot.server.scheduler.prompts import Prompt
 from infinipot.server.scheduler.requests import Message
 
 log = logging.getLogger("infinipot.server")
+TOLD = ("source", "place", "start", "end", "turn", "text")  # of a passage
 
 
 def archive(reader: Reader, messages: Iterable[Message]) -> None:
-    """Archive messages as turns of the talk in a reader's slot."""
-    if reader.archive is not None:
-        for message in messages:
-            reader.archive.add_turn(message.role, message.content)
-
-
-def find(reader: Reader, question: str, beside: int) -> list[Passage]:
-    """Return passages for a question; with `beside` tokens of a message they leave half of the pot alone.
-
-    An archive that cannot be searched costs an answer its passages, never the answer.
-    """
-    room = reader.config.capacity // 2 - beside - len(reader.tokenizer.encode(question)) - AROUND
+    """Archive messages as turns of the talk in a reader's slot; an archive that fails costs no answer."""
+    if (kept := reader.archive) is None:
+        return
     try:
-        return reader.recall(question, min(reader.config.recalled, room))
+        for message in messages:
+            kept.add_turn(message.role, message.content)
     except sqlite3.Error as error:
-        log.warning("an archive cannot be searched (%s): nothing is recalled", error)
-        return []
+        log.warning("a conversation cannot be archived (%s): its turns are not recalled", error)
+        reader.archive = None
 
 
-def described(passages: Sequence[Passage], question: str) -> tuple[dict[str, Any], ...]:
-    """Return passages as a caller sees them: where they stand, the sentence that fits best, the text."""
-    told = "source", "place", "start", "end", "turn", "text"
+def recalling(reader: Reader, prompt: Prompt, question: str, most: int) -> tuple[Prompt, dict[str, Any]]:
+    """Return a prompt with passages for its question, and the passages as a caller sees them.
+
+    Message and passages leave half of the pot alone. What cannot be searched, or fitted, is not recalled.
+    """
+    room = reader.config.capacity // 2 - len(prompt.tail) - len(reader.tokenizer.encode(question)) - AROUND
+    try:
+        passages = reader.recall(question, min(reader.config.recalled, room))
+        longer = prompt.recalling(reader.tokenizer, question, passages)
+        reader.require(len(longer.tail), most)
+    except (sqlite3.Error, InputError) as error:
+        log.warning("nothing is recalled: %s", error)
+        return prompt, {}
     words = terms(question)
-    return tuple(
-        {**{name: getattr(one, name) for name in told}, "quote": one.quote(words)} for one in passages
-    )
+    told = [{name: getattr(one, name) for name in TOLD} | {"quote": one.quote(words)} for one in passages]
+    return longer, {"passages": told} if told else {}

@@ -124,7 +124,7 @@ class Answered:
     prompt: int  # tokens of the prompt, whether read now or known before
     cached: int  # tokens known before
     completion: int
-    passages: tuple[dict[str, Any], ...] = ()  # that were recalled
+    recalled: dict[str, Any] = field(default_factory=dict)  # `passages`, where the answer may come from
 
 
 @dataclass(frozen=True)
