@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import sys
 import time
 from dataclasses import replace
@@ -15,8 +16,9 @@ import torch
 from infinipot.core.state import State
 from infinipot.engine import Engine
 from infinipot.reading.reader import Reader
+from infinipot.recall.archive import Archive
 from infinipot.recipes.recipe import Recipe
-from infinipot.store import Card, LocalStore
+from infinipot.store import Card, LocalStore, PotStore
 from infinipot.store.match import card_of
 from infinipot.testing.model import ToyModel
 from infinipot.testing.tokenizer import ByteTokenizer
@@ -82,7 +84,60 @@ def same(a: State, b: State) -> bool:
     return tensors and dict(a.numbers) == dict(b.numbers)
 
 
-def save_again_and_again(folder: str, megabytes: float) -> None:
+def archive_of(value: int, paragraphs: int = 100) -> Archive:
+    """The archive of the text whose pot is `filled` with this value."""
+    archive = Archive()
+    archive.add(f"This is version {value}.\n\n" + f"{TEXT * 10}\n\n" * paragraphs, "book.txt")
+    return archive
+
+
+def save_with_archive(
+    store: PotStore, value: int, name: str = "book", megabytes: float = 0.01, archive: Archive | None = None
+) -> Card:
+    """Keep a pot and its archive, over what has the name."""
+    archive = archive or archive_of(value)
+    return store.save(name, filled(value, megabytes), card(archive=archive.digest), True, archive)
+
+
+def version_with_archive(store: PotStore, name: str = "book") -> int:
+    """The one value of a whole pot that has its own archive."""
+    state, told = store.load(name)
+    archive = store.archive(name, told)
+    assert archive is not None
+    assert archive.digest == told.archive
+    assert next(archive.texts()).startswith(f"This is version {version(state)}.")
+    return version(state)
+
+
+def save_and_die(folder: str) -> None:
+    """For a process of its own: for every line of input, a child that saves version 2 over what is there.
+
+    The child kills itself at the step of that number; a line of output says 0 where it came to its end.
+    """
+    torch.set_num_threads(1)
+    for line in sys.stdin:
+        if (child := os.fork()) == 0:
+            left = [int(line)]
+
+            def counted(real: Any, left: list[int] = left) -> Any:
+                def step(*given: Any, **more: Any) -> Any:
+                    left[0] -= 1
+                    if left[0] == 0:
+                        os.kill(os.getpid(), signal.SIGKILL)
+                    return real(*given, **more)
+
+                return step
+
+            os.fsync = counted(os.fsync)
+            for step in ("mkdir", "replace", "unlink", "chmod"):
+                setattr(Path, step, counted(getattr(Path, step)))
+            save_with_archive(LocalStore(Path(folder)), 2)
+            os._exit(0)
+        sys.stdout.write(f"{os.waitpid(child, 0)[1]}\n")
+        sys.stdout.flush()
+
+
+def save_again_and_again(folder: str, megabytes: float, archives: bool = False) -> None:
     """For a process of its own: a child for every line of input, its id as a line of output.
 
     Each saves one version after the other over the same pot until it is killed. Forked, because to
@@ -93,9 +148,13 @@ def save_again_and_again(folder: str, megabytes: float) -> None:
     states = {value: filled(value, megabytes) for value in (1, 2)}
     for _ in sys.stdin:
         child = os.fork()
+        kept = {value: archive_of(value) for value in (1, 2)} if child == 0 and archives else {}
         while child == 0:
             for value in (1, 2):
-                store.save("book", states[value], told, replace=True)
+                if archives:
+                    save_with_archive(store, value, "book", megabytes, kept[value])
+                else:
+                    store.save("book", states[value], told, replace=True)
         sys.stdout.write(f"{child}\n")
         sys.stdout.flush()
         os.waitpid(child, 0)

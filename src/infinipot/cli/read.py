@@ -55,8 +55,8 @@ def read(*, given: Given) -> None:
         card = card_of(engine, recipe, reader, *told, "int8" if packed else "exact")
         replaced = given["replace"] or kept is not None
         card = shop.save(name, reader.state(), card, replaced, reader.archive)
-        if reader.archive and reader.archive.problem:
-            note(f"{reader.archive.problem}: nothing of this pot will be recalled")
+        if problem := reader.archive and (reader.archive.problem or reader.archive.unkept):
+            note(f"{problem}: nothing of this pot will be recalled")
     clock.append(time.perf_counter())
     if given["json"]:
         phases = costs(reader, ("load", "read", "save"), clock)

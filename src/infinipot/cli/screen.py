@@ -43,6 +43,8 @@ def show_passages(reader: "Reader", question: str, passages: "Sequence[Passage]"
     """Say below an answer where it may come from, or that nothing was found."""
     from infinipot.recall.words import terms
 
+    if reader.archive and reader.archive.problem:
+        note(f"{reader.archive.problem}: what came after that is not recalled")
     if not passages and reader.archive and reader.pot.cycles and reader.config.recalled > 0:
         note("no passage of the text shares a telling word with the question: this is from the pot alone")
     for passage in passages:

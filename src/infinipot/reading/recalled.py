@@ -79,7 +79,7 @@ def prompt(reader: "Reader", question: str, passages: Sequence[Passage], asked: 
 
 def read_again(reader: "Reader", question: str, wanted: int) -> int:
     """Where ALL is wanted, read everything again with the question known; return how many tokens that is."""
-    if wanted != ALL or reader.archive is None or not reader.pot.cycles:
+    if wanted != ALL or reader.archive is None or reader.archive.problem or not reader.pot.cycles:
         return 0
     reader.session.clear()
     aim(reader, question)

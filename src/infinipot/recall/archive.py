@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Self
 
 from infinipot.errors import StoreError
-from infinipot.recall.database import FORMAT, MARK, PASSAGE, TABLES, Database, check_make
+from infinipot.recall.database import FORMAT, MARK, PASSAGE, SOUND, TABLES, Database, check_make
 from infinipot.recall.passages import Cutter, Passage
 
 _TOGETHER = 64  # passages written at once
@@ -31,6 +31,7 @@ class Archive:
         self._chain = chain  # of digests, up to the last passage
         self.last = database.last if database else 0
         self.problem = ""  # why nothing is written any more; empty where all is well
+        self.unkept = ""  # why the archive was not kept with its pot
 
     @property
     def digest(self) -> str:
@@ -104,16 +105,16 @@ class Archive:
         with self._writing() as database:
             if database is None:
                 return
+            last, chain = self.last, self._chain
             database.run("BEGIN")
             for text in texts:
-                self.last += 1
-                self._chain = _linked(self._chain, text)
-                database.run("INSERT INTO passages VALUES (?, ?, ?, ?)", self.last, source, start, text)
-                database.index(self.last, text)
+                last, chain = last + 1, _linked(chain, text)
+                database.run("INSERT INTO passages VALUES (?, ?, ?, ?)", last, source, start, text)
+                database.index(last, text)
                 start += len(text)
             database.run("UPDATE sources SET length = ? WHERE id = ?", start, source)
             database.run("COMMIT")
-            database.last = self.last
+            self.last, self._chain, database.last = last, chain, last
 
     @contextmanager
     def _writing(self) -> Iterator[Database | None]:
@@ -130,8 +131,10 @@ class Archive:
                 self._database = self._own(self._database)
             with self._database.lock:
                 yield self._database
-        except sqlite3.Error as error:
+        except (sqlite3.Error, UnicodeError) as error:
             self.problem = f"the archive could not be written ({error})"
+            if self._database is not None:
+                self._database.connection.rollback()
 
     def _own(self, shared: Database) -> Database:
         found = Database(self._most_bytes)
@@ -163,7 +166,8 @@ class Archive:
         if database is None:
             return
         for number in numbers:
-            yield Passage(*database.run(PASSAGE, number)[0])
+            *place, start, token, text = database.run(PASSAGE, number)[0]
+            yield Passage(*place, start, start + len(text), token, text)
 
     def texts(self) -> Iterator[str]:
         """Return everything that was read, passage by passage."""
@@ -201,6 +205,8 @@ class Archive:
                 if number != database.last or not isinstance(text, str):
                     raise sqlite3.DatabaseError("its passages do not follow each other")
                 chain = _linked(chain, text)
+            if database.run(SOUND)[0][0] != database.last:
+                raise sqlite3.DatabaseError("its passages have no place")
             if stranger:
                 database.index_again()
         except sqlite3.Error as error:

@@ -17,9 +17,13 @@ TABLES = {
     "words": "CREATE VIRTUAL TABLE words USING fts5(body, content='', tokenize='porter unicode61')",
 }
 PASSAGE = (
-    "SELECT p.id, s.name, s.turn, p.start, p.start + length(p.text), "
-    "s.token + iif(s.length > 0, p.start * s.tokens / s.length, 0), p.text "
+    "SELECT p.id, s.name, s.turn, p.start, s.token + coalesce(p.start * s.tokens / s.length, 0), p.text "
     "FROM passages p JOIN sources s ON s.id = p.source WHERE p.id = ?"
+)
+SOUND = (  # passages with a place
+    "SELECT count(*) FROM passages p JOIN sources s ON s.id = p.source WHERE typeof(s.name) = 'text' AND "
+    "typeof(p.start) || typeof(s.token) || typeof(s.length) = 'integerintegerinteger' AND "
+    "typeof(s.turn) IN ('integer', 'null') AND typeof(s.tokens) IN ('integer', 'null')"
 )
 _PAGE = 4096  # bytes, SQLite's own
 
@@ -48,7 +52,7 @@ class Database:
         """Make the index anew from the passages."""
         self.run("DROP TABLE words")
         self.run(TABLES["words"])
-        for number, text in self.run("SELECT id, text FROM passages"):
+        for number, text in self.connection.execute("SELECT id, text FROM passages"):
             self.index(number, text)
 
     def cut_after(self, last: int) -> None:

@@ -5,8 +5,8 @@ import os
 import re
 import shutil
 from abc import ABC, abstractmethod
-from collections.abc import Iterable
-from contextlib import AbstractContextManager, suppress
+from collections.abc import Iterable, Iterator
+from contextlib import AbstractContextManager, contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from infinipot.recall.archive import Archive
 
 SUFFIX, ARCHIVE = ".pot", ".archive"
-_ARCHIVE = re.compile(rf"\.[0-9a-f]{{16}}\{ARCHIVE}")
+_ARCHIVES = r"\.?{name}(\.[0-9a-f]{{16}}\.archive)(\.[0-9a-f]{{16}}\.tmp)?"  # of a pot, whole or not
 WAIT_S = 10.0  # how long to wait for another writer of a pot
 LONGEST = 64  # characters of a name; only what is allowed is listed, so that no name can leave its folder
 _ALLOWED = re.compile(rf"[A-Za-z0-9][A-Za-z0-9._-]{{0,{LONGEST - 1}}}")
@@ -69,23 +69,33 @@ class PotStore(ABC):
     def _remove(self, name: str, suffix: str = SUFFIX) -> None:
         """Delete a file of a pot that is there."""
 
+    @abstractmethod
+    def _is_left(self, file: str) -> bool:
+        """Say whether no other writer can be at work on a file; the caller holds the pot's lock."""
+
+    @abstractmethod
+    def _sweep(self, name: str, suffix: str) -> None:
+        """Remove what a killed writer of a file left aside."""
+
     def save(
         self, name: str, state: "State", card: Card, replace: bool = False, archive: "Archive | None" = None
     ) -> Card:
         """Keep a state under a name, and its archive beside it; return its card as it was written.
 
         The archive has a name of its own content and is written first: a pot never meets another's archive.
+        Where the archive cannot be written, its `unkept` says why, and the pot is kept without one.
         """
-        with self.lock(name):
+        with self.lock(name), self._sweeping_archives(name):
             self.refuse(name, replace)
             if archive is None:
                 card = dataclasses.replace(card, archive="")
             elif card.archive:
-                self._keep(name, archive, card)
+                try:
+                    self._keep(name, archive, card)
+                except StoreError as error:
+                    card, archive.unkept = dataclasses.replace(card, archive=""), error.problem
             with self.written(name) as path:
-                card = file.write(path, state, card)
-            self._sweep_archives(name, card)
-            return card
+                return file.write(path, state, card)
 
     def archive(self, name: str, card: Card) -> "Archive | None":
         """Return a pot's archive; None where it was read without one, StoreError where that is not whole."""
@@ -101,16 +111,33 @@ class PotStore(ABC):
 
     def _keep(self, name: str, archive: "Archive", card: Card) -> None:
         with self.written(name, _suffix(card)) as path:
-            path.unlink(missing_ok=True)  # SQLite makes its own
             archive.save(path)
 
-    def _sweep_archives(self, name: str, card: Card | None) -> None:
-        """Remove the archives of what had this name before."""
-        kept = _suffix(card) if card and card.archive else ""
-        for found in self.files():
-            suffix = found.removeprefix(name)
-            if found.startswith(name) and _ARCHIVE.fullmatch(suffix) and suffix != kept:
+    @contextmanager
+    def _sweeping_archives(self, name: str) -> Iterator[None]:
+        """After the block, remove the archives of this name that the pot does not have, or no longer."""
+        before = ""
+        with suppress(StoreError):  # a damaged pot may be replaced
+            before = self._archive_of(name)
+        try:
+            yield
+        finally:
+            with suppress(StoreError):  # the next save sweeps again
+                self._sweep_archives(name, self._archive_of(name), before)
+
+    def _sweep_archives(self, name: str, kept: str, before: str) -> None:
+        """Remove the archive of before, and what killed writers left."""
+        known = re.compile(_ARCHIVES.format(name=re.escape(name)))
+        for suffix, aside in (match.groups() for match in map(known.fullmatch, self.files()) if match):
+            if aside:
+                self._sweep(name, suffix)
+            elif suffix != kept and (suffix == before or self._is_left(name + suffix)):
                 self._remove(name, suffix)
+
+    def _archive_of(self, name: str) -> str:
+        """Return how the name of a pot's archive goes on; empty where there is none."""
+        card = self.card(name) if name in self.names() else None
+        return _suffix(card) if card and card.archive else ""
 
     def load(self, name: str) -> "tuple[State, Card]":
         """Return a pot's state and card, checked to the last byte."""
@@ -142,19 +169,25 @@ class PotStore(ABC):
         """Delete a pot."""
         with self.lock(name):
             self.require(name)
+            before = ""
+            with suppress(StoreError):  # a damaged pot may be removed
+                before = self._archive_of(name)
             self._remove(name)
-            self._sweep_archives(name, None)
+            self._sweep_archives(name, "", before)
 
     def export(self, name: str, path: Path, replace: bool = False) -> Card:
         """Write a pot, checked on the way, to a file of the user's, and its archive beside that."""
-        for taken in (path, path.with_suffix(ARCHIVE)):
+        for taken in (path, beside := _beside(path)):
             if not replace and os.path.lexists(taken):
                 raise StoreError(f"{taken} is there already", remedy="choose another name, or replace it")
         with self.opened(check(name)) as source, atomic_files.aside(path) as half:
             card = _copied(source, half, f"pot '{name}'")
-        if (archive := self.archive(name, card)) is not None:
-            with atomic_files.aside(path.with_suffix(ARCHIVE)) as half:
-                half.unlink(missing_ok=True)
+        try:
+            archive = self.archive(name, card)
+        except StoreError as error:
+            raise StoreError(f"{error}: {path} is the pot alone") from error
+        if archive is not None:
+            with atomic_files.aside(beside) as half:
                 archive.save(half)
         return card
 
@@ -165,17 +198,15 @@ class PotStore(ABC):
         """
         from infinipot.recall.archive import Archive
 
-        with self.lock(name):
+        with self.lock(name), self._sweeping_archives(name):
             source = atomic_files.regular(path, f"'{path}'", follow=True)
             self.refuse(name, replace)
-            card, beside = file.head(source, f"'{path}'").card, path.with_suffix(ARCHIVE)
+            card, beside = file.head(source, f"'{path}'").card, _beside(path)
             if card.archive and beside.exists():
                 found = atomic_files.regular(beside, f"'{beside}'", follow=True)
                 self._keep(name, Archive.load(found, card.archive, f"'{beside}'", stranger=True), card)
             with self.written(name) as half:
-                card = _copied(source, half, f"'{path}'")
-            self._sweep_archives(name, card)
-            return card
+                return _copied(source, half, f"'{path}'")
 
     def refuse(self, name: str, replace: bool = False) -> None:
         """Refuse a name that is taken, unless what has it is to be replaced."""
@@ -194,6 +225,11 @@ class PotStore(ABC):
 def _suffix(card: Card) -> str:
     """How the name of a pot's archive goes on: two archives of one pot never have the same name."""
     return f".{card.archive[:16]}{ARCHIVE}"
+
+
+def _beside(path: Path) -> Path:
+    """Where the archive of an exported pot lies."""
+    return path.with_suffix(ARCHIVE) if path.suffix == SUFFIX else path.with_name(path.name + ARCHIVE)
 
 
 def _copied(source: Path, to: Path, what: str) -> Card:

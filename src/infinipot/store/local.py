@@ -1,6 +1,7 @@
 """Pots in a folder, one file each.
 
     NAME.pot                 a whole pot
+    NAME.DIGEST.archive      the archive of the text that the pot has read
     .NAME.pot.RANDOM.tmp/    being written, or left by a killed process: swept by the next save of NAME
     .locks/NAME.lock         held by the writer of NAME
     tenants/ID/              the same again for a tenant
@@ -59,22 +60,28 @@ class LocalStore(PotStore):
     def opened(self, name: str, suffix: str = SUFFIX, head: bool = False) -> Iterator[Path]:  # noqa: ARG002
         """Give a pot's own file."""
         self.require(name)
-        yield atomic_files.regular(self._path(name, suffix), f"pot '{name}'")
+        what = f"pot '{name}'" if suffix == SUFFIX else f"the archive of pot '{name}'"
+        yield atomic_files.regular(self._path(name, suffix), what)
 
     def written(self, name: str, suffix: str = SUFFIX) -> AbstractContextManager[Path]:
         """Give a path aside; what is written there becomes the pot when the block ends well."""
-        return atomic_files.aside(self._clear(name, suffix))
+        self._sweep(name, suffix)
+        return atomic_files.aside(self._path(name, suffix))
 
     def _remove(self, name: str, suffix: str = SUFFIX) -> None:
-        with failing_to(f"remove pot '{name}'"):
-            self._clear(name, suffix).unlink()
+        with failing_to(f"remove {(path := self._path(name, suffix)).name} of pot '{name}'"):
+            self._sweep(name, suffix)
+            path.unlink()
             atomic_files.sync(self.folder)
 
-    def _clear(self, name: str, suffix: str) -> Path:
-        """Return a file's path, with nothing left there of a killed writer."""
+    def _is_left(self, file: str) -> bool:  # noqa: ARG002  a writer holds the lock
+        """Say whether no other writer can be at work on a file."""
+        return True
+
+    def _sweep(self, name: str, suffix: str) -> None:
+        """Remove what a killed writer of a file left aside."""
         self._refuse_links(path := self._path(name, suffix))
         atomic_files.sweep(path)
-        return path
 
     def _path(self, name: str, suffix: str) -> Path:
         return self.folder / f"{check(name)}{suffix}"

@@ -81,7 +81,7 @@ class RemoteStore(PotStore):
         aside = f"{self._at}/{aside_name(name + suffix)}"
         with self._one_line("write"), TemporaryDirectory() as folder:
             yield (path := Path(folder) / "pot")
-            self._sweep(name + suffix)
+            self._sweep(name, suffix)
             self._system.makedirs(self._at, exist_ok=True)
             try:
                 self._system.put_file(str(path), aside)
@@ -93,16 +93,21 @@ class RemoteStore(PotStore):
 
     def _remove(self, name: str, suffix: str = SUFFIX) -> None:
         with self._one_line("write"):
-            self._sweep(name + suffix)
+            self._sweep(name, suffix)
             self._system.rm_file(self._key(name, suffix))
 
-    def _sweep(self, name: str) -> None:
+    def _sweep(self, name: str, suffix: str) -> None:
         """Remove what was left an hour ago; without locks, something younger may be at work."""
         for file in self.files():
-            if is_aside(file, name):
+            if is_aside(file, name + suffix) and self._is_left(file):
                 with suppress(Exception):
-                    if time.time() - self._system.modified(f"{self._at}/{file}").timestamp() > 3600:
-                        self._system.rm_file(f"{self._at}/{file}")
+                    self._system.rm_file(f"{self._at}/{file}")
+
+    def _is_left(self, file: str) -> bool:
+        """Say whether a file is older than an hour."""
+        with suppress(Exception):
+            return bool(time.time() - self._system.modified(f"{self._at}/{file}").timestamp() > 3600)
+        return False
 
     def _key(self, name: str, suffix: str) -> str:
         return f"{self._at}/{check(name)}{suffix}"
