@@ -117,24 +117,29 @@ def save_and_die(folder: str) -> None:
     torch.set_num_threads(1)
     for line in sys.stdin:
         if (child := os.fork()) == 0:
-            left = [int(line)]
-
-            def counted(real: Any, left: list[int] = left) -> Any:
-                def step(*given: Any, **more: Any) -> Any:
-                    left[0] -= 1
-                    if left[0] == 0:
-                        os.kill(os.getpid(), signal.SIGKILL)
-                    return real(*given, **more)
-
-                return step
-
-            os.fsync = counted(os.fsync)
-            for step in ("mkdir", "replace", "unlink", "chmod"):
-                setattr(Path, step, counted(getattr(Path, step)))
+            _die_at(int(line))
             save_with_archive(LocalStore(Path(folder)), 2)
             os._exit(0)
         sys.stdout.write(f"{os.waitpid(child, 0)[1]}\n")
         sys.stdout.flush()
+
+
+def _die_at(number: int) -> None:
+    """Kill this process at its so-many-th step that changes a folder or brings something to the disk."""
+    left = [number]
+
+    def counted(real: Any) -> Any:
+        def step(*given: Any, **more: Any) -> Any:
+            left[0] -= 1
+            if left[0] == 0:
+                os.kill(os.getpid(), signal.SIGKILL)
+            return real(*given, **more)
+
+        return step
+
+    os.fsync = counted(os.fsync)
+    for name in ("mkdir", "replace", "unlink", "chmod"):
+        setattr(Path, name, counted(getattr(Path, name)))
 
 
 def save_again_and_again(folder: str, megabytes: float, archives: bool = False) -> None:

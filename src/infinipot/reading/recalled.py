@@ -89,9 +89,10 @@ def read_again(reader: "Reader", question: str, wanted: int) -> int:
 
 
 def aim(reader: "Reader", question: str) -> None:
-    """From now on, keep what matters for a question."""
-    if reader.session.catalyst:
-        reader.session.catalyst = reader.closing(catalyst_text(QUESTION, question))
+    """From now on, keep what matters for a question, if there is room to say so."""
+    catalyst = reader.closing(catalyst_text(QUESTION, question))
+    if reader.session.catalyst and len(catalyst) < reader.config.capacity - reader.config.kept:
+        reader.session.catalyst = catalyst
 
 
 def reply(

@@ -109,6 +109,9 @@ class FactsTask:
     def _text(self, count: Count, length: int, number: int, chosen: list[Fact]) -> str:
         """Return a stretch of the books with the facts between its sentences, each a paragraph of its own."""
         room = length - sum(count(fact.text) + 2 for fact in chosen)
+        if room < 0:
+            problem = f"{len(chosen)} facts have {length - room:,} tokens, more than a text of {length:,}"
+            raise ConfigError(problem, field="lengths", remedy="use longer `lengths`, or fewer `planted`")
         hay, _ = self._hay.bale(count, room, number)
         source = random.Random(f"{self.seed}-{length}-{number}")
         places = sorted(boundary(hay, source.randrange(len(hay) + 1)) for _ in chosen)
@@ -126,20 +129,21 @@ class FactsTask:
 
 def _fact(row: Row) -> Fact:
     if "statement" in row.fields:
-        return Fact(row.text("statement", blank=False), ((row.text("question"), row.strings("answers")),))
+        question = row.text("question", blank=False)
+        return Fact(row.text("statement", blank=False), ((question, row.strings("answers")),))
     asked = []
     for one in row.items("questions"):
         if not isinstance(one, dict):
             raise RowError("'questions' should hold objects")
         found = Row(row.file, row.line, one)
-        asked.append((found.text("question"), found.strings("answers")))
+        asked.append((found.text("question", blank=False), found.strings("answers")))
     return Fact(row.text("paragraph", blank=False), tuple(asked))
 
 
 def _plain(text: str) -> str:
-    """A text as SQuAD compares it."""
+    """A text as SQuAD compares it; an article that stands alone stays."""
     kept = "".join(" " if letter in string.punctuation else letter for letter in text.lower())
-    return " ".join(re.sub(r"\b(a|an|the)\b", " ", kept).split())
+    return " ".join(re.sub(r"\b(a|an|the)\b", " ", kept).split()) or " ".join(kept.split())
 
 
 def _make(options: Mapping[str, Any]) -> FactsTask:
