@@ -95,7 +95,7 @@ def test_babilong_and_kv_retrieval_by_their_files(data: Path) -> None:
     ("name", "wanted", "says"),
     [
         ("passkye", {}, "unknown task 'passkye': did you mean 'passkey'?"),
-        ("passkey", {"hay": "noise"}, "`hay` is for needle and ruler: leave it out for passkey"),
+        ("passkey", {"hay": "noise"}, "`hay` is for facts and needle and ruler: leave it out for passkey"),
         (
             "longbench",
             {"trials": 3},
@@ -126,6 +126,7 @@ def test_every_task_declares_itself() -> None:
     assert list(tasks()) == [
         *(
             "babilong",
+            "facts",
             "kv-retrieval",
             "locomo",
             "longbench",
@@ -171,7 +172,7 @@ def test_options_of_the_same_name_are_one() -> None:
     found = {option.name: option for option in task_options()}
     assert list(found) == sorted(set(found), key=list(found).index)
     assert found["lengths"].kind is str
-    assert "e.g. 8k,128k,1m (needle, passkey, ruler, variable-tracking)" in found["lengths"].help
+    assert "e.g. 8k,128k,1m (facts, needle, passkey, ruler, variable-tracking)" in found["lengths"].help
     assert found["lengths"].shown == "the task's"
     assert found["depths"].shown == "0.1,0.5,0.9"
     assert all(option.default is None for option in found.values())

@@ -10,21 +10,22 @@ import random
 import re
 import string
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 from infinipot.errors import ConfigError
+from infinipot.eval.tasks import passkey
 from infinipot.eval.tasks.jsonl import Row, RowError, find_file, read_rows
 from infinipot.eval.tasks.needle import Hay, boundary
-from infinipot.eval.tasks.passkey import LENGTHS
 from infinipot.eval.tasks.task import BadRow, Count, Example, TaskType
 from infinipot.recipes.option import Option
 
 NEW_TOKENS = 32
 BRIEFLY = " Answer in a few words."
 HOW = "JSON lines with a paragraph and its questions, or a statement, a question and its answers"
+LENGTHS = replace(passkey.LENGTHS, least=0)
 PLANTED = Option("planted", int, 10, "Facts in one text.", least=1)
 EACH = Option("each", int, 2, "Questions about each fact.", least=1)
 TEXTS = Option("texts", int, 1, "Texts of each length, with other facts each.", least=1)

@@ -135,6 +135,12 @@ def test_length_0_is_the_right_fact_alone(data: Path, books: Path) -> None:
         assert any(answer in example.text for answer in example.answers)
 
 
+def test_a_user_may_ask_for_length_0(data: Path) -> None:
+    assert make("facts", {"data": data, "lengths": "0"}).describe()["lengths"] == [0]
+    with pytest.raises(ConfigError, match="at least 0"):
+        make("facts", {"data": data, "lengths": "-1"})
+
+
 def test_examples_are_always_the_same_and_a_seed_makes_others(data: Path, books: Path) -> None:
     given = {"data": data, "hay": books, "lengths": (600,)}
     assert made(FactsTask(**given)) == made(FactsTask(**given))
