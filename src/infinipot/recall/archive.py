@@ -166,8 +166,8 @@ class Archive:
         if database is None:
             return
         for number in numbers:
-            *place, start, token, text = database.run(PASSAGE, number)[0]
-            yield Passage(*place, start, start + len(text), token, text)
+            found, source, turn, start, token, text = database.run(PASSAGE, number)[0]
+            yield Passage(found, source, turn, start, start + len(text), token, text)
 
     def texts(self) -> Iterator[str]:
         """Return everything that was read, passage by passage."""
