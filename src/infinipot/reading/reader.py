@@ -192,7 +192,7 @@ class Reader:
         if passages:
             pieces = recalled.reply(self, message, generation, passages)
         else:
-            pieces = self._said(self.turn(message), generation, final=False)
+            pieces = self._said(recalled.prompt(self, message, ()), generation, final=False)
         for piece in pieces:
             said += piece
             yield piece

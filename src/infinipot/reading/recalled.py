@@ -69,6 +69,8 @@ def prompt(reader: "Reader", question: str, passages: Sequence[Passage], asked: 
 
     `asked` is the whole prompt where that is more than the question.
     """
+    if reader.session.mode.prompt == "passages":  # nothing but these, whatever was said before
+        reader.session.forget_slots()
     if not passages:
         return reader.turn(asked or question)
     aim(reader, question)

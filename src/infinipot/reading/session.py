@@ -105,6 +105,12 @@ class PotSession:
         self.held_words.clear()
         self.state = self._new_state()
 
+    def forget_slots(self) -> None:
+        """Empty the pot; what was read stays counted."""
+        read = self.state.tokens_read
+        self.clear()
+        self.state.tokens_read = read
+
     def saved(self) -> State:
         """Return everything this session knows; tensors are views, so use them before it goes on."""
         self.flush()

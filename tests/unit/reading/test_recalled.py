@@ -124,6 +124,16 @@ def test_passages_alone_read_nothing_else() -> None:
     assert any(FACT in passage.text for passage in answer.passages)
 
 
+def test_passages_alone_answer_again_and_again() -> None:
+    made = reader("passages")
+    made.read([HAY * 60, f"\n\n{FACT}\n\n", HAY * 60])
+    first = made.ask("What is the zebra called?", SHORT)
+    for _ in range(3):
+        assert "".join(made.fork().chat("What is the zebra called?", SHORT)).strip() == first
+        "".join(made.chat("Who knows?", SHORT))
+    assert made.pot.fill <= made.pot.capacity
+
+
 def test_more_than_half_of_the_pot_is_refused() -> None:
     with pytest.raises(ConfigError, match="half of `capacity`"):
         reader(recall=1025)
