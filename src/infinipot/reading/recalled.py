@@ -8,12 +8,18 @@ from infinipot.reading.answer import AnswerText
 from infinipot.reading.catalyst import QUESTION, catalyst_text
 from infinipot.reading.sampling import Generation
 from infinipot.recall.passages import Passage
-from infinipot.recall.search import search
+from infinipot.recall.search import coverage, search
 
 if TYPE_CHECKING:
     from infinipot.reading.reader import Reader
 
 LEAST = 16  # tokens of passages that are worth reading
+COVERED = 0.5  # of a question's telling words: if the best passage has no more, the model is asked for others
+FEW = 32  # tokens of keywords
+KEYWORDS = (
+    "Which words would a text use that answers the question below? Write ten different single words, "
+    "separated by commas.\n\nQuestion: {question}"
+)
 AROUND = 48  # tokens of PROMPT, the catalyst and a format's own
 PROMPT = "Question: {question}\n\nPassages of the text that may hold the answer:\n\n{passages}\n\n{asked}"
 
@@ -60,8 +66,22 @@ def passages_for(reader: "Reader", question: str, budget: int) -> list[Passage]:
 
 def wordings(reader: "Reader", question: str) -> list[str]:
     """Return what to look for: the question, and in a talk the question with what was said before."""
-    before = reader.archive.turns(2) if reader.archive and reader.session.state.in_dialogue else []
+    assert reader.archive is not None
+    before = reader.archive.turns(2) if reader.session.state.in_dialogue else []
+    if coverage(reader.archive, question) <= COVERED:
+        question = f"{question} {keywords(reader, question)}"
     return [question, " ".join((*before, question))] if before else [question]
+
+
+def keywords(reader: "Reader", question: str) -> str:
+    """Return words that the model would expect in an answer, for a question in words the text never uses."""
+    asked = reader.fork()
+    asked.session.clear()
+    prompt = asked.turn(KEYWORDS.format(question=question), dialogue=True)
+    if asked.config.capacity < len(prompt) + FEW + AROUND:
+        return ""
+    text = AnswerText(asked.tokenizer, ("\n",))
+    return "".join(text.pieces(asked.generate(prompt, Generation(FEW), final=True)))
 
 
 def prompt(reader: "Reader", question: str, passages: Sequence[Passage], asked: str = "") -> list[int]:

@@ -153,12 +153,13 @@ class Archive:
         command = "SELECT rowid FROM words WHERE words MATCH ? AND rowid <= ? ORDER BY rank LIMIT ?"
         return [row[0] for row in self._database.run(command, wanted, self.last, most)]
 
-    def count(self, term: str) -> int:
-        """Return how many passages have a word."""
+    def count(self, term: str, number: int | None = None) -> int:
+        """Return how many passages have a word: of all, or of the one with that number."""
         if self._database is None:
             return 0
-        command = "SELECT count(*) FROM words WHERE words MATCH ? AND rowid <= ?"
-        return int(self._database.run(command, f'"{term}"', self.last)[0][0])
+        first, last = (1, self.last) if number is None else (number, number)
+        command = "SELECT count(*) FROM words WHERE words MATCH ? AND rowid BETWEEN ? AND ?"
+        return int(self._database.run(command, f'"{term}"', first, last)[0][0])
 
     def passages(self, numbers: Iterable[int]) -> Iterator[Passage]:
         """Yield passages by their numbers, in the order given."""

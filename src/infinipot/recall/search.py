@@ -35,6 +35,16 @@ def search(
     return joined(chosen)
 
 
+def coverage(archive: Archive, question: str) -> float:
+    """Return the share of a question's telling words that the best passage has."""
+    most = max(FEW, COMMON * archive.last)
+    telling = [word for word in terms(question) if len(word) > 3 and archive.count(word) <= most]
+    best = archive.matching(telling, 1)
+    return (
+        sum(archive.count(word, best[0]) for word in telling) / len(telling) if best else float(not telling)
+    )
+
+
 def fused(rankings: Sequence[Sequence[int]]) -> list[int]:
     """Return one ranking of several: by the sum of reciprocal ranks."""
     scores: dict[int, float] = {}

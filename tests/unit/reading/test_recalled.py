@@ -127,13 +127,38 @@ def test_passages_alone_read_nothing_else() -> None:
 def test_passages_alone_answer_again_and_again() -> None:
     made = reader("passages")
     made.read([HAY * 60, f"\n\n{FACT}\n\n", HAY * 60])
-    first = made.ask("What is the zebra called?", SHORT)
-    for _ in range(3):
-        assert "".join(made.fork().chat("What is the zebra called?", SHORT)).strip() == first
-        "".join(made.chat("Who knows?", SHORT))
-    assert made.pot.fill <= made.pot.capacity
+    first = "".join(made.fork().chat("What is the zebra called?", SHORT)).strip()
+    assert made.ask("What is the zebra called?", SHORT) == first
+    for _ in range(20):
+        "".join(made.chat("What is the zebra called?", SHORT))
+        assert made.pot.fill <= made.pot.capacity
+    assert any(FACT in passage.text for passage in made.recall("What is the zebra called?"))
 
 
 def test_more_than_half_of_the_pot_is_refused() -> None:
     with pytest.raises(ConfigError, match="half of `capacity`"):
         reader(recall=1025)
+
+
+def test_a_question_in_words_the_text_never_uses_asks_the_model_for_others(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    asked: list[str] = []
+
+    def words(_: Reader, question: str) -> str:
+        asked.append(question)
+        return "zebra, stripes"
+
+    monkeypatch.setattr("infinipot.reading.recalled.keywords", words)
+    made = read()
+    assert any(FACT in passage.text for passage in made.recall("Who is an equine?"))
+    assert asked == ["Who is an equine?"]
+    made.recall("What is the zebra called?")
+    assert len(asked) == 1
+
+
+def test_keywords_leave_the_pot_as_it_was() -> None:
+    made = read()
+    before = content(made)
+    made.recall("Who is an equine?")
+    assert all(torch.equal(one, other) for one, other in zip(before, content(made), strict=True))
