@@ -22,7 +22,10 @@ def search(
     most = max(FEW, COMMON * archive.last)
     telling = (words for words in map(terms, queries) if any(0 < archive.count(one) <= most for one in words))
     chosen: list[Passage] = []
+    asked = {word for query in queries for word in terms(query)}
     for passage in archive.passages(fused([archive.matching(words, MOST) for words in telling])):
+        if asked.issuperset(terms(passage.text)):
+            continue  # an earlier turn that only repeats the question
         cost = count(passage.text)
         if cost <= budget:
             chosen.append(passage)
@@ -40,9 +43,9 @@ def coverage(archive: Archive, question: str) -> float:
     most = max(FEW, COMMON * archive.last)
     telling = [word for word in terms(question) if len(word) > 3 and archive.count(word) <= most]
     best = archive.matching(telling, 1)
-    return (
-        sum(archive.count(word, best[0]) for word in telling) / len(telling) if best else float(not telling)
-    )
+    if not best:
+        return float(not telling)
+    return sum(archive.count(word, best[0]) for word in telling) / len(telling)
 
 
 def fused(rankings: Sequence[Sequence[int]]) -> list[int]:
