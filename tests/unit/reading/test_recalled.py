@@ -129,8 +129,9 @@ def test_passages_alone_answer_again_and_again() -> None:
     made.read([HAY * 60, f"\n\n{FACT}\n\n", HAY * 60])
     first = "".join(made.fork().chat("What is the zebra called?", SHORT)).strip()
     assert made.ask("What is the zebra called?", SHORT) == first
-    for _ in range(20):
-        "".join(made.chat("What is the zebra called?", SHORT))
+    "".join(made.chat("What is the zebra called?", SHORT))
+    for number in range(20):
+        "".join(made.chat(f"Turn {number}: {HAY}", SHORT))
         assert made.pot.fill <= made.pot.capacity
     assert any(FACT in passage.text for passage in made.recall("What is the zebra called?"))
 
