@@ -32,6 +32,11 @@ TEXTS = Option("texts", int, 1, "Texts of each length, with other facts each.", 
 PART = Option("part", str, "all", "Which half of the facts.", choices=("all", "tune", "report"))
 
 
+def half(text: str) -> str:
+    """Say which half of a set something belongs to."""
+    return ("tune", "report")[hashlib.sha256(text.encode()).digest()[0] % 2]
+
+
 @dataclass(frozen=True)
 class Fact:
     """Something to be planted, and what is asked about it."""
@@ -42,7 +47,7 @@ class Fact:
     @property
     def part(self) -> str:
         """The half of the set the fact belongs to."""
-        return ("tune", "report")[hashlib.sha256(self.text.encode()).digest()[0] % 2]
+        return half(self.text)
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,220 @@
+"""Recall measured: pure pot, passages alone, pot with recall, the whole text again, and the right fact alone.
+
+    python benchmarks/recall.py --model qwen2.5-coder-1.5b --dtype bfloat16 --data DIR --out recall
+
+DIR holds `facts`, `books`, `essays`, `locomo` and `longbench`. Each part is what `infinipot eval` would run, on
+the half of a set that nothing was chosen on; rows are kept as they come, under OUT/PART, and the same command
+goes on where it ended. Before that, seconds: reading with and without an archive in turns, asking with and
+without recall in turns. OUT/summary.json has everything but the rows.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import statistics
+import tempfile
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from infinipot import Generation, Recipe
+from infinipot.engine import Engine, open_engine
+from infinipot.errors import InfiniPotError
+from infinipot.eval.evaluate import Evaluation, Workers, evaluate
+from infinipot.eval.folder import read_rows
+from infinipot.eval.grid import Grid
+from infinipot.eval.results import summary
+from infinipot.eval.tasks.facts import half
+from infinipot.eval.tasks.task import Example, make
+
+QA = "narrativeqa,qasper,multifieldqa_en,hotpotqa,2wikimqa,musique"
+
+
+@dataclass(frozen=True)
+class Part:
+    """Some cells on one task."""
+
+    name: str
+    task: str
+    options: dict[str, Any]
+    cells: tuple[tuple[str, str, str], ...]  # recipe, recall, catalyst
+    keep: Any = field(default=None)  # which examples; all where None
+    limit: int | None = None
+
+
+class Half:
+    """A task's examples on the half that nothing was chosen on, at most so many of each part."""
+
+    def __init__(self, task: Any, limit: int | None, longer: int = 0) -> None:
+        self._task, self._limit, self._longer, self.name = task, limit, longer, task.name
+
+    def describe(self) -> dict[str, Any]:
+        """Return what the examples depend on."""
+        return {**self._task.describe(), "half": "report", "each": self._limit, "longer": self._longer}
+
+    def examples(self, count: Any) -> Iterator[Any]:
+        """Yield the examples of this half, those of one text one after the other."""
+        seen: dict[str, int] = {}
+        for one in self._task.examples(count):
+            if not isinstance(one, Example) or half(one.id) != "report":
+                continue
+            part = str(one.facts.get("conversation", one.facts.get("task", "")))
+            if self._longer and count(one.text) <= self._longer:
+                continue
+            seen[part] = seen.get(part, 0) + 1
+            if self._limit is None or seen[part] <= self._limit:
+                yield one
+
+    def score(self, prediction: str, example: Example) -> float:
+        """Score as the task does."""
+        return float(self._task.score(prediction, example))
+
+
+class Cells:
+    """The cells of several grids, so that a part's texts are made once."""
+
+    def __init__(self, part: Part, capacity: int) -> None:
+        self._grids = [
+            Grid((recipe,), (capacity,), (catalyst or "general",), {"recall": (recall,)} if recall else {})
+            for recipe, recall, catalyst in part.cells
+        ]
+
+    def cells(self, format: Any = "plain") -> tuple[Any, ...]:
+        """Return every cell once."""
+        return tuple(cell for grid in self._grids for cell in grid.cells(format))
+
+
+def parts(args: argparse.Namespace) -> list[Part]:
+    """What is measured, the most wanted first."""
+    data, full = args.data, (("full", "", ""),)
+    facts = {"data": data / "facts", "hay": str(data / "books"), "part": "report"}
+    ways = (("infinipot", "0", "general"), ("passages", "1k", ""), ("infinipot", "1k", "general"))
+    again = (("infinipot", "all", "general"),)
+    many, few = {"texts": 2, "planted": 25}, {"texts": 1, "planted": 3, "each": 1}
+    other = {**facts, "facts": "paraphrase"}
+    needles = {"hay": str(data / "essays"), "trials": 1, "depths": "0.1,0.5,0.9"}
+    known = (("infinipot", "0", "question"), *ways)
+    longbench = {"data": data / "longbench", "tasks": QA}
+    return [
+        Part("facts-alone", "facts", {**facts, "lengths": "0", **many}, full),
+        Part("facts-16k", "facts", {**facts, "lengths": "16k", "texts": 5}, ways),
+        Part("facts-128k", "facts", {**facts, "lengths": "128k", **many}, ways),
+        Part("paraphrase-alone", "facts", {**other, "lengths": "0"}, full),
+        Part("paraphrase", "facts", {**other, "lengths": "16k,128k"}, ways),
+        Part("facts-1m", "facts", {**facts, "lengths": "1m", **many}, ways),
+        Part("locomo", "locomo", {"data": data / "locomo"}, (*ways, *full), "report", 24),
+        Part("longbench", "longbench", longbench, known, "longer", 16),
+        Part("essays", "needle", {**needles, "lengths": "4k,16k,64k,128k,1m"}, ways[2:]),
+        Part("again-16k", "facts", {**facts, "lengths": "16k", "texts": 1}, again),
+        Part("again-128k", "facts", {**facts, "lengths": "128k", "texts": 1}, again),
+        Part("again-1m", "facts", {**facts, "lengths": "1m", **few}, again),
+    ]
+
+
+def run(part: Part, engine: Engine, args: argparse.Namespace, ends: float) -> list[dict[str, Any]]:
+    """Run a part's cells; return what came of each."""
+    task = make(part.task, part.options, 0)
+    if part.keep:
+        task = Half(task, part.limit, args.capacity if part.keep == "longer" else 0)  # type: ignore[assignment]
+    wanted = Evaluation(task, Cells(part, args.capacity), args.out / part.name)  # type: ignore[arg-type]
+    for _ in evaluate(wanted, Workers(lambda: engine, args.batch)):
+        if time.monotonic() > ends:
+            break
+    found = summary(read_rows(args.out / part.name))["cells"]
+    for cell in found:
+        interval = " to ".join(f"{100 * x:.1f}" for x in cell["interval"]) if cell["interval"] else ""
+        shown = f"{100 * cell['score']:.1f} ({interval})" if cell["score"] is not None else "-"
+        print(f"{part.name:20} {cell['cell']:50} {shown:24} {cell['rows']:4} rows", flush=True)
+    return list(found)
+
+
+def seconds(engine: Engine, args: argparse.Namespace) -> dict[str, Any]:
+    """Return what archive and recall cost: in turns, medians with the least and the most."""
+    recipe = Recipe.named(capacity=args.capacity, format=engine.format)
+    facts = {"data": args.data / "facts", "hay": str(args.data / "books"), "part": "report"}
+    task = make("facts", {**facts, "lengths": str(args.tokens)}, 1)
+    made = task.examples(lambda text: len(engine.tokenizer.encode(text)))
+    asked = [one for one in made if isinstance(one, Example)]
+    plain, archived = engine.reader(recipe), engine.reader(recipe)
+    plain.archive = None
+    took: dict[str, list[float]] = {"archive": [], "none": [], "0": [], "recall": []}
+    for _ in range(args.rounds + 1):
+        for name, reader in (("none", plain), ("archive", archived)):
+            reader.clear()
+            started = time.perf_counter()
+            reader.read(asked[0].text)
+            took[name].append(time.perf_counter() - started)
+    for one in asked[: 4 * args.rounds]:
+        for name, recall in (("0", 0), ("recall", None)):
+            started = time.perf_counter()
+            archived.ask(one.query, Generation(16), recall)
+            took[name].append(time.perf_counter() - started)
+    with tempfile.TemporaryDirectory() as folder:
+        archived.archive.save(Path(folder) / "a")  # type: ignore[union-attr]
+        size = (Path(folder) / "a").stat().st_size
+    told = {name: [round(value, 4) for value in values[1:]] for name, values in took.items()}
+    reading = [with_ / without for with_, without in zip(told["archive"], told["none"], strict=True)]
+    asking = [with_ - without for with_, without in zip(told["recall"], told["0"], strict=True)]
+    return {
+        "tokens": archived.tokens_read,
+        "reading_with_over_without": spread(reading),
+        "ask_with_recall_minus_without_s": spread(asking),
+        "archive_bytes": size,
+        "pot_bytes": archived.pot.nbytes,
+        "seconds": told,
+    }
+
+
+def spread(values: list[float]) -> dict[str, float]:
+    """Return the median, the least and the most."""
+    found = {"median": statistics.median(values), "least": min(values), "most": max(values)}
+    return {name: round(value, 4) for name, value in found.items()}
+
+
+def main() -> None:
+    """Measure as long as there is time."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--model", default="qwen2.5-coder-1.5b")
+    parser.add_argument("--device", default="auto")
+    parser.add_argument("--dtype", default="auto")
+    parser.add_argument("--data", type=Path, required=True)
+    parser.add_argument("--capacity", type=int, default=4096)
+    parser.add_argument("--tokens", type=int, default=131072, help="of the text that seconds are measured on")
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--batch", type=int)
+    parser.add_argument("--minutes", type=float, default=9)
+    parser.add_argument("--parts", default="", help="names, commas between; all where empty")
+    parser.add_argument("--out", type=Path, required=True)
+    args = parser.parse_args()
+    ends = time.monotonic() + 60 * args.minutes
+    engine = open_engine(args.model, args.device, args.dtype)
+    chosen = [one for one in parts(args) if not args.parts or one.name in args.parts.split(",")]
+    told: dict[str, Any] = {"model": engine.name, "device": str(engine.model.device), "dtype": engine.dtype}
+    told["parts"], started = {}, time.monotonic()
+    args.out.mkdir(parents=True, exist_ok=True)
+    if not args.parts or "seconds" in args.parts.split(","):
+        told["seconds"] = seconds(engine, args)
+        print({name: value for name, value in told["seconds"].items() if name != "seconds"}, flush=True)
+    for part in chosen:
+        if time.monotonic() > ends:
+            break
+        try:
+            told["parts"][part.name] = run(part, engine, args, ends)
+        except InfiniPotError as error:
+            print(f"{part.name}: {error}", flush=True)
+        if torch.cuda.is_available():
+            told["gpu_bytes"] = torch.cuda.max_memory_reserved()
+        told["took_s"] = round(time.monotonic() - started, 1)
+        (args.out / "summary.json").write_text(json.dumps(told, indent=1) + "\n", "utf-8")
+        print(f"  {part.name} done after {told['took_s']} s", flush=True)
+
+
+if __name__ == "__main__":
+    main()
