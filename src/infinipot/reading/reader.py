@@ -109,8 +109,11 @@ class Reader:
         return twin
 
     def take_over(self, other: Self) -> None:
-        """Become what another reader of the same model and sizes is, in this reader's own memory."""
-        self.session.put_back(other.session)
+        """Become what another reader of the same model and sizes is; a pot of fixed size stays where it is."""
+        if self.session.mode.grows:
+            self.session = other.session.fork()
+        else:
+            self.session.put_back(other.session)
         self.archive = other.archive and other.archive.fork()
 
     def state(self) -> State:

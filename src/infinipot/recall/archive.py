@@ -105,13 +105,13 @@ class Archive:
         with self._writing() as database:
             if database is None:
                 return
-            last, chain = self.last, self._chain
-            database.run("BEGIN")
+            rows, last, chain = [], self.last, self._chain
             for text in texts:
                 last, chain = last + 1, _linked(chain, text)
-                database.run("INSERT INTO passages VALUES (?, ?, ?, ?)", last, source, start, text)
-                database.index(last, text)
+                rows.append((last, source, start, text))
                 start += len(text)
+            database.run("BEGIN")
+            database.add(rows)
             database.run("UPDATE sources SET length = ? WHERE id = ?", start, source)
             database.run("COMMIT")
             self.last, self._chain, database.last = last, chain, last

@@ -44,6 +44,13 @@ class Database:
         with self.lock:
             return self.connection.execute(command, values).fetchall()
 
+    def add(self, rows: list[tuple[int, int, int, str]]) -> None:
+        """Take in passages: number, source, start and text of each."""
+        with self.lock:
+            self.connection.executemany("INSERT INTO passages VALUES (?, ?, ?, ?)", rows)
+            found = [(number, indexed(text)) for number, _, _, text in rows]
+            self.connection.executemany("INSERT INTO words (rowid, body) VALUES (?, ?)", found)
+
     def index(self, number: int, text: str) -> None:
         """Take a passage into the full-text index."""
         self.run("INSERT INTO words (rowid, body) VALUES (?, ?)", number, indexed(text))
