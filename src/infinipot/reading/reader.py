@@ -109,7 +109,7 @@ class Reader:
         return twin
 
     def take_over(self, other: Self) -> None:
-        """Become what another reader of the same model and sizes is; a pot of fixed size stays where it is."""
+        """Become what another reader of the same model and sizes is; a pot of fixed size does not move."""
         if self.session.mode.grows:
             self.session = other.session.fork()
         else:
