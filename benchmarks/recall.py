@@ -3,7 +3,7 @@
     python benchmarks/recall.py --model qwen2.5-coder-1.5b --dtype bfloat16 --data DIR --out recall
 
 DIR holds `facts`, `books`, `essays`, `locomo` and `longbench`. Each part is what `infinipot eval` would run,
-on the half of a set that nothing was chosen on; rows are kept as they come, under OUT/PART, and the same command
+on the half of a set that nothing was chosen on; rows are kept under OUT/PART, and the same command
 goes on where it ended. Before that, seconds: reading with and without an archive in turns, asking with and
 without recall in turns. OUT/summary.json has everything but the rows.
 """
