@@ -51,8 +51,11 @@ def ask(reader: "Reader", question: str, generation: Generation, wanted: int) ->
             reader.session.put_back(before)
 
 
-def passages_for(reader: "Reader", question: str, budget: int) -> list[Passage]:
-    """Return the passages of a reader's archive that matter for a question; none where the pot holds all."""
+def passages_for(reader: "Reader", question: str, budget: int, queries: Sequence[str] = ()) -> list[Passage]:
+    """Return the passages of a reader's archive that matter for a question; none where the pot holds all.
+
+    Without `queries` to look for, `wordings` makes them, for which the model may be asked.
+    """
     holds_all = not reader.pot.cycles and reader.session.mode.prompt != "passages"
     if reader.archive is None or budget <= 0 or holds_all:
         return []
@@ -61,7 +64,8 @@ def passages_for(reader: "Reader", question: str, budget: int) -> list[Passage]:
     budget = min(budget, reader.config.capacity // 2 - 3 * len(encode(question)) - AROUND)
     if budget < LEAST:
         return []
-    return search(reader.archive, wordings(reader, question), budget, lambda text: len(encode(text)))
+    queries = queries or wordings(reader, question)
+    return search(reader.archive, queries, budget, lambda text: len(encode(text)))
 
 
 def wordings(reader: "Reader", question: str) -> list[str]:

@@ -191,6 +191,13 @@ def test_a_long_conversation_recalls_its_first_turn(tmp_path: Path) -> None:
             assert (passage["turn"], passage["source"], passage["place"]) == (1, "user", "turn 1, user")
 
 
+def test_looking_for_passages_makes_no_token(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with serving(tmp_path) as server:
+        server.read(book("raven"))
+        monkeypatch.setattr("infinipot.reading.recalled.keywords", lambda *_: pytest.fail("others wait"))
+        assert server.ask("Zyx qwv animal?", pot="book")["usage"]["completion_tokens"] == 4
+
+
 def test_a_long_message_is_searched_for_its_own_question(tmp_path: Path) -> None:
     with serving(tmp_path) as server:
         (passage, *_) = server.ask(f"{book('raven')}\n\n{QUESTION}")["passages"]
