@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Self
 
-from infinipot.core.config import ALL
+from infinipot.core.config import ALL, PotConfig
 from infinipot.reading.answer import AnswerText
 from infinipot.reading.catalyst import QUESTION, catalyst_text
 from infinipot.reading.sampling import Generation
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 LEAST = 16  # tokens of passages that are worth reading
 COVERED = 0.5  # of a question's telling words: if the best passage has no more, the model is asked for others
-FEW = 32  # tokens of keywords
+FEW, SMALL = 32, 512  # tokens of keywords; entries of the pot that they are asked for in
 KEYWORDS = (
     "Which words would a text use that answers the question below? Write ten different single words, "
     "separated by commas.\n\nQuestion: {question}"
@@ -79,10 +79,9 @@ def wordings(reader: "Reader", question: str) -> list[str]:
 
 def keywords(reader: "Reader", question: str) -> str:
     """Return words that the model would expect in an answer, for a question in words the text never uses."""
-    asked = reader.fork()
-    asked.session.clear()
+    asked = type(reader)(reader.model, reader.tokenizer, None, PotConfig(SMALL))
     prompt = asked.turn(KEYWORDS.format(question=question), dialogue=True)
-    if asked.config.capacity < len(prompt) + FEW + AROUND:
+    if len(prompt) + FEW + 1 > SMALL:
         return ""
     text = AnswerText(asked.tokenizer, ("\n",))
     return "".join(text.pieces(asked.generate(prompt, Generation(FEW), final=True)))
