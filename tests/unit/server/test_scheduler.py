@@ -374,6 +374,8 @@ def test_memory_is_known_and_what_cannot_be_bounded_refused(tmp_path: Path) -> N
     engine = Engine("toy", "chat", ToyModel(), ByteTokenizer())  # type: ignore[arg-type]
     with pytest.raises(ConfigError, match="does not bound memory"):
         Scheduler(engine, Recipe.named("full"), open_store(str(tmp_path)), Settings())
+    with pytest.raises(ConfigError, match="keeps no conversation"):
+        Scheduler(engine, Recipe.named("passages"), open_store(str(tmp_path)), Settings())
 
 
 def test_wrong_requests_are_the_caller_s(tmp_path: Path) -> None:

@@ -36,6 +36,8 @@ class Scheduler:
     def __init__(self, engine: Engine, recipe: Recipe, store: PotStore, settings: Settings) -> None:
         if not recipe.preset.bounded:
             raise ConfigError(f"recipe '{recipe.preset.name}' does not bound memory: serve another one")
+        if recipe.preset.mode.prompt == "passages":
+            raise ConfigError(f"recipe '{recipe.preset.name}' keeps no conversation: serve another one")
         self.engine, self.recipe, self.store, self.longest_queue = engine, recipe, store, settings.queue
         readers = [engine.reader(recipe) for _ in range(settings.slots + settings.conversations)]
         self.slots = Slots(readers, settings.slots, settings.max_archive)
