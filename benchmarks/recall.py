@@ -120,8 +120,8 @@ def run(part: Part, engine: Engine, args: argparse.Namespace, ends: float) -> li
     """Run a part's cells; return what came of each."""
     task = make(part.task, part.options, 0)
     if part.keep:
-        task = Half(task, part.limit, args.capacity if part.keep == "longer" else 0)  # type: ignore[assignment]
-    wanted = Evaluation(task, Cells(part, args.capacity), args.out / part.name)  # type: ignore[arg-type]
+        task = Half(task, part.limit, args.capacity if part.keep == "longer" else 0)  # type: ignore[assignment]  # a task by its methods
+    wanted = Evaluation(task, Cells(part, args.capacity), args.out / part.name)  # type: ignore[arg-type]  # a grid by its cells
     for _ in evaluate(wanted, Workers(lambda: engine, args.batch)):
         if time.monotonic() > ends:
             break
@@ -155,7 +155,7 @@ def seconds(engine: Engine, args: argparse.Namespace) -> dict[str, Any]:
             archived.ask(one.query, Generation(16), recall)
             took[name].append(time.perf_counter() - started)
     with tempfile.TemporaryDirectory() as folder:
-        archived.archive.save(Path(folder) / "a")  # type: ignore[union-attr]
+        archived.archive.save(Path(folder) / "a")  # type: ignore[union-attr]  # made above
         size = (Path(folder) / "a").stat().st_size
     told = {name: [round(value, 4) for value in values[1:]] for name, values in took.items()}
     reading = [with_ / without for with_, without in zip(told["archive"], told["none"], strict=True)]

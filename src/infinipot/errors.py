@@ -60,7 +60,7 @@ def foreign(problem: str, remedy: str = "", but: type[Exception] = InfiniPotErro
         yield
     except (InfiniPotError, but):
         raise
-    except Exception as error:
+    except Exception as error:  # foreign code may raise anything
         lines = [line.strip() for line in str(error).splitlines() if line.strip()]
         why = lines[0].rstrip(".:") if lines else type(error).__name__
         raise ModelError(f"{problem} ({why})", remedy=remedy) from error

@@ -222,12 +222,12 @@ def generation(asked: Given, most: int = MOST) -> Generation:
 
 def recipe_of(name: str, given: Given) -> Recipe:
     """Make a recipe of what stood in `--model_args`, texts or numbers."""
-    if name == "passages":
+    preset, options = find(name), dict[str, Any]()
+    if preset.mode.prompt == "passages":
         remedy = "use `infinipot eval`, or another recipe"
         raise ConfigError(
             "recipe 'passages' reads no text that could be scored", field="recipe", remedy=remedy
         )
-    preset, options = find(name), dict[str, Any]()
     for key, value in ((key, str(value)) for key, value in given.items() if value is not None):
         if key not in (*SIZES, "catalyst", *preset.knobs, *preset.fixed):
             names = (*OWN, *DECLARED, *preset.knobs)

@@ -7,6 +7,7 @@ from infinipot.core.config import ALL, PotConfig
 from infinipot.reading.answer import AnswerText
 from infinipot.reading.catalyst import QUESTION, catalyst_text
 from infinipot.reading.sampling import Generation
+from infinipot.recall.archive import Archive
 from infinipot.recall.passages import Passage
 from infinipot.recall.search import coverage, search
 
@@ -54,7 +55,7 @@ def ask(reader: "Reader", question: str, generation: Generation, wanted: int) ->
 def passages_for(reader: "Reader", question: str, budget: int, queries: Sequence[str] = ()) -> list[Passage]:
     """Return the passages of a reader's archive that matter for a question; none where the pot holds all.
 
-    Without `queries` to look for, `wordings` makes them, for which the model may be asked.
+    Without `queries` to look for, the question's `wordings` are, with words of the model's where needed.
     """
     holds_all = not reader.pot.cycles and reader.session.mode.prompt != "passages"
     if reader.archive is None or budget <= 0 or holds_all:
@@ -64,16 +65,16 @@ def passages_for(reader: "Reader", question: str, budget: int, queries: Sequence
     budget = min(budget, reader.config.capacity // 2 - 3 * len(encode(question)) - AROUND)
     if budget < LEAST:
         return []
-    queries = queries or wordings(reader, question)
+    if not queries:
+        few = coverage(reader.archive, question) <= COVERED
+        wanted = f"{question} {keywords(reader, question)}" if few else question
+        queries = wordings(reader.archive, wanted, reader.session.state.in_dialogue)
     return search(reader.archive, queries, budget, lambda text: len(encode(text)))
 
 
-def wordings(reader: "Reader", question: str) -> list[str]:
+def wordings(archive: Archive, question: str, in_dialogue: bool) -> list[str]:
     """Return what to look for: the question, and in a talk the question with what was said before."""
-    assert reader.archive is not None
-    before = reader.archive.turns(2) if reader.session.state.in_dialogue else []
-    if coverage(reader.archive, question) <= COVERED:
-        question = f"{question} {keywords(reader, question)}"
+    before = archive.turns(2) if in_dialogue else []
     return [question, " ".join((*before, question))] if before else [question]
 
 

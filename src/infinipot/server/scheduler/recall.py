@@ -7,7 +7,7 @@ from typing import Any
 
 from infinipot.errors import InputError
 from infinipot.reading.reader import Reader
-from infinipot.reading.recalled import AROUND, passages_for
+from infinipot.reading.recalled import AROUND, passages_for, wordings
 from infinipot.recall.words import terms
 from infinipot.server.scheduler.prompts import Prompt
 from infinipot.server.scheduler.requests import Message
@@ -36,8 +36,8 @@ def recalling(reader: Reader, prompt: Prompt, question: str, most: int) -> tuple
     room = reader.config.capacity // 2 - len(prompt.tail) - len(reader.tokenizer.encode(question)) - AROUND
     try:
         # A follow-up is completed by what was said before. The model is not asked for words: others wait.
-        before = reader.archive.turns(2) if reader.archive and prompt.message is not None else []
-        queries = [question, " ".join((*before, question))] if before else [question]
+        talk = prompt.message is not None
+        queries = wordings(reader.archive, question, talk) if reader.archive else [question]
         passages = passages_for(reader, question, min(reader.config.recalled, room), queries)
         longer = prompt.recalling(reader.tokenizer, question, passages)
         reader.require(len(longer.tail), most)
