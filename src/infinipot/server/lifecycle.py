@@ -23,6 +23,7 @@ from infinipot.store import PotStore
 
 log = logging.getLogger("infinipot.server")
 HEADERS_S = 30.0  # time to send them
+LINGER_S = 2.0  # time to take the answer to a request whose body is not waited for
 SIZES = "%d slots and %d conversations of %d entries: %.2f GB of pots, at most %.2f GB in all"
 THREADS = 32  # for what waits for a disk; by default there are few where cores are
 
@@ -113,7 +114,7 @@ class Server(uvicorn.Server):
 
 
 class Protocol(H11Protocol):
-    """uvicorn's HTTP, with a bound on the time a request's head may take."""
+    """uvicorn's HTTP, with a bound on the time of a request's head, and of a body after its answer."""
 
     _late: asyncio.TimerHandle
 
@@ -134,6 +135,16 @@ class Protocol(H11Protocol):
         """End the time limit with the connection."""
         self._late.cancel()
         super().connection_lost(exc)
+
+    def on_response_complete(self) -> None:
+        """Go on with the connection; close it soon where the request's body is still on its way.
+
+        A client that is refused before its body came would otherwise hold the connection with a byte now
+        and then. Closed at once, it might not see the answer.
+        """
+        super().on_response_complete()
+        if self.conn.their_state is h11.SEND_BODY:
+            self.loop.call_later(LINGER_S, self.transport.close)
 
     def _wait(self) -> None:
         self._late = self.loop.call_later(HEADERS_S, self.transport.close)

@@ -103,6 +103,8 @@ class Settings:
     max_archive: int = _set(8192 * MIB, BOUNDS, "Bytes on disk of what a slot has read.", least=65_536)
     max_tokens: int = _set(16_384, BOUNDS, "Tokens of an answer.", least=1)
     idle_s: float = _set(30.0, BOUNDS, "Seconds until a client that stops sending is let go.", least=0.01)
+    least_rate: int = _set(1024, BOUNDS, "Bytes a second below which a body is not waited for.", least=0)
+    max_send_s: float = _set(3600.0, BOUNDS, "Seconds a client has to send a body.", least=0.01)
     drain_s: float = _set(30.0, BOUNDS, "Seconds that running requests get at the end.", least=0)
     spool: Path = _set(TEMPORARY, BOUNDS, "Folder for uploads on their way.", shown="the system's own")  # noqa: RUF009
 
@@ -156,7 +158,7 @@ def _declared(name: str, option: Option) -> Option:
 
 
 _DECLARED = {f.name: _declared(f.name, f.metadata["option"]) for f in fields(Settings) if f.metadata}
-_KEY = "Key for every route but /health; repeat it, or use commas. Others see a command line: better a file."
+_KEY = "Key for every route but /health and /ready; repeat it, or use commas. Better in a file, unseen."
 _KEYS = (
     Option("api_key", str, None, _KEY, ACCESS, many=True),
     Option("api_key_file", Path, None, "File with keys, one a line.", ACCESS),

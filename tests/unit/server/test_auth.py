@@ -20,7 +20,7 @@ from infinipot.server.settings import Keys, Settings
 from .conftest import KEY, OTHER_KEY, Client, calling, made
 
 METHODS = ("GET", "HEAD", "POST", "PUT", "DELETE", "PATCH", "OPTIONS", "TRACE", "PROPFIND")
-OPEN = {("GET", "/health"), ("HEAD", "/health")}
+OPEN = {("GET", "/health"), ("HEAD", "/health"), ("GET", "/ready"), ("HEAD", "/ready")}
 
 
 def paths(app: Any) -> set[str]:
@@ -40,7 +40,7 @@ def paths(app: Any) -> set[str]:
     return {path.replace("{name:path}", "toy").replace("{name}", "book") for path in found}
 
 
-def test_every_route_but_health_needs_the_key(locked: Settings, scheduler: FakeScheduler) -> None:
+def test_every_route_but_health_and_ready_needs_the_key(locked: Settings, scheduler: FakeScheduler) -> None:
     app = made(locked, scheduler)
     nobody = Client(app)
     every = paths(app)

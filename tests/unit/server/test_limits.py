@@ -19,6 +19,7 @@ from fake_scheduler import FakeScheduler
 from infinipot.server.http import limits
 from infinipot.server.http.errors import ApiError
 from infinipot.server.http.limits import check_structure
+from infinipot.server.http.service import UploadPlaces
 from infinipot.server.settings import Settings
 
 from .conftest import Client, calling, made
@@ -207,6 +208,81 @@ def test_bodies_share_a_budget(small: Client, monkeypatch: pytest.MonkeyPatch) -
     second, first = anyio.run(several)
     assert (first.status_code, second.status_code) == (200, 429)
     assert small.chat().status_code == 200  # and all of it was given back
+
+
+async def _dripping(parts: int, each: bytes = b" ", pause: float = 0.05) -> AsyncIterator[bytes]:
+    for _ in range(parts):
+        yield each
+        await anyio.sleep(pause)
+
+
+@pytest.mark.parametrize("path", [CHAT, "/v1/pots/slow"])
+@pytest.mark.parametrize(
+    ("bounds", "parts", "said"),
+    [
+        ({"idle_s": 0.3, "least_rate": 100}, 100, "slower than 100 bytes"),
+        ({"idle_s": 0.3, "least_rate": 0, "max_send_s": 0.5}, 100, "took too long"),
+        ({"idle_s": 0.3, "least_rate": 100, "max_send_s": 0.2}, 100, "took too long"),
+    ],
+)
+def test_a_body_that_drips_is_dropped(
+    path: str, bounds: dict[str, Any], parts: int, said: str, settings: Settings, scheduler: FakeScheduler
+) -> None:
+    client, started = Client(made(replace(settings, **bounds), scheduler)), time.monotonic()
+    got = client("POST", path, content=_dripping(parts), headers={"Content-Type": "text/plain"})
+    assert (got.status_code, got.headers["connection"]) == (408, "close"), got.text
+    assert said in got.json()["error"]["message"]
+    assert time.monotonic() - started < 3
+    assert list(settings.spool.iterdir()) == []
+
+
+def test_a_body_that_keeps_the_rate_may_take_its_time(settings: Settings, scheduler: FakeScheduler) -> None:
+    """Longer than a window in all, and every window with its share; the last one may be short."""
+    client = Client(made(replace(settings, idle_s=0.2, least_rate=1000), scheduler))
+    body = _dripping(20, b"word " * 20)
+    assert client("POST", "/v1/pots/steady", content=body).status_code == 201
+
+
+def test_places_of_dropped_uploads_are_free_again(settings: Settings, scheduler: FakeScheduler) -> None:
+    app = made(replace(settings, idle_s=0.3, least_rate=100), scheduler)
+
+    async def attack() -> tuple[int, int, list[int]]:
+        found: list[int] = []
+        async with calling(app) as caller, anyio.create_task_group() as group:
+
+            async def slow(name: int) -> None:
+                found.append((await caller.post(f"/v1/pots/s{name}", content=_dripping(200))).status_code)
+
+            for name in range(settings.max_uploads):
+                group.start_soon(slow, name)
+            await anyio.sleep(0.1)
+            during = await caller.post("/v1/pots/a", content="text")
+            await anyio.sleep(0.8)
+            after = await caller.post("/v1/pots/a", content="text")
+        return during.status_code, after.status_code, found
+
+    assert anyio.run(attack) == (429, 201, [408] * settings.max_uploads)
+
+
+def test_one_tenant_leaves_a_place_for_others() -> None:
+    places = UploadPlaces(2, shared=True)
+    with places.place("a"):
+        with pytest.raises(ApiError, match="too many uploads"), places.place("a"):
+            pass
+        with places.place("b"), pytest.raises(ApiError), places.place("c"):
+            pass
+    with places.place("a"):
+        pass
+
+
+def test_a_body_with_two_ends_is_refused_before_anything_else(
+    settings: Settings, scheduler: FakeScheduler, locked: Settings
+) -> None:
+    for given in (settings, locked):
+        headers = {"Content-Length": "5", "Transfer-Encoding": "chunked"}
+        got = Client(made(given, scheduler))("POST", CHAT, content=b"0\r\n\r\n", headers=headers)
+        assert (got.status_code, got.json()["error"]["code"]) == (400, "two_lengths")
+        assert got.headers["connection"] == "close"
 
 
 @pytest.mark.parametrize(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import hashlib
 import json
 import threading
@@ -18,6 +17,7 @@ import pytest
 from fake_scheduler import FakeScheduler, uploads_in
 from infinipot.errors import StoreError
 from infinipot.server.http import uploads
+from infinipot.server.http.service import UploadPlaces
 from infinipot.server.scheduler.requests import FaultError, ReadIntoPot
 from infinipot.server.settings import Settings
 
@@ -226,10 +226,10 @@ def test_an_upload_too_large_is_refused_as_it_comes(client: Client) -> None:
 
 
 def test_only_so_many_uploads_at_once(client: Client) -> None:
-    client.app.state.service.uploads = asyncio.Semaphore(0)
+    client.app.state.service.uploads = UploadPlaces(0, shared=False)
     got = make(client)
     assert (got.status_code, got.headers["retry-after"]) == (429, "5")
-    client.app.state.service.uploads = asyncio.Semaphore(4)
+    client.app.state.service.uploads = UploadPlaces(4, shared=False)
     assert make(client).status_code == 201
 
 

@@ -12,9 +12,10 @@ from starlette.middleware import Middleware
 from infinipot import __version__
 from infinipot.server.http import errors, pots, routes
 from infinipot.server.http.auth import AuthMiddleware
-from infinipot.server.http.limits import LimitsMiddleware
+from infinipot.server.http.limits import FramingMiddleware, LimitsMiddleware
 from infinipot.server.http.metrics import MetricsMiddleware
 from infinipot.server.http.service import Service
+from infinipot.server.http.temporary import remove_orphans
 from infinipot.server.scheduler.scheduler import Scheduler
 from infinipot.server.settings import Settings
 
@@ -37,6 +38,7 @@ def create_app(settings: Settings, scheduler: Scheduler, ready_first: bool = Fal
 
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
+        await asyncio.to_thread(remove_orphans, settings.spool)
         starting = asyncio.ensure_future(_start(service))
         try:
             if ready_first:
@@ -62,6 +64,7 @@ def create_app(settings: Settings, scheduler: Scheduler, ready_first: bool = Fal
         exception_handlers=errors.HANDLERS,
         middleware=[  # the first is the outermost
             Middleware(MetricsMiddleware, metrics=service.metrics),
+            Middleware(FramingMiddleware),
             Middleware(AuthMiddleware, settings=settings),
             Middleware(LimitsMiddleware, settings=settings),
         ],
@@ -72,7 +75,8 @@ def create_app(settings: Settings, scheduler: Scheduler, ready_first: bool = Fal
     document = app.openapi()  # made here, once: how a key is sent is added
     document.setdefault("components", {})["securitySchemes"] = KEYS
     document["security"] = [{name: []} for name in KEYS]
-    document["paths"]["/health"]["get"]["security"] = []
+    for open_path in ("/health", "/ready"):
+        document["paths"][open_path]["get"]["security"] = []
     return app
 
 

@@ -1,4 +1,4 @@
-"""A key for every path and method, known or not, but `GET /health`; never in an address, which is logged.
+"""A key for every path and method but `GET /health` and `/ready`; never in an address, which is logged.
 
 A browser must not be used against its owner: what another site's page sends is refused, and where no key
 is set, so is a name that merely points here (DNS rebinding); and headers tell it to load nothing else.
@@ -17,7 +17,7 @@ NO_KEY = "this server needs a key: send `Authorization: Bearer KEY`"
 WRONG_KEY = "this key is not known here: check it, and that its header came once only"
 OTHER_SITE = "a page of another site may not use this server: open the server's own page"
 OTHER_NAME = "this server answers to localhost only while its operator has set no key: ask localhost"
-OPEN = {("/health", "GET"), ("/health", "HEAD")}
+OPEN = frozenset((path, method) for path in ("/health", "/ready") for method in ("GET", "HEAD"))
 LOCAL_NAMES = frozenset({"localhost", "127.0.0.1", "::1"})
 POLICY = "default-src 'self'; frame-ancestors 'none'; base-uri 'none'; form-action 'none'"
 HEADERS = {

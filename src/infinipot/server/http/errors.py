@@ -32,10 +32,17 @@ class ApiError(InfiniPotError):
     """A refusal with a status of its own."""
 
     def __init__(
-        self, status: int, message: str, param: str | None = None, code: str | None = None, retry_s: int = 0
+        self,
+        status: int,
+        message: str,
+        param: str | None = None,
+        code: str | None = None,
+        retry_s: int = 0,
+        close: bool = False,  # the connection, after the answer
     ) -> None:
         super().__init__(message)
-        self.status, self.param, self.code, self.retry_s = status, param, code, retry_s
+        self.status, self.param, self.code = status, param, code
+        self.retry_s, self.close = retry_s, close
 
 
 def refusal(error: Exception) -> ApiError:
@@ -81,7 +88,7 @@ def body(error: ApiError) -> dict[str, Any]:
 def respond(error: ApiError) -> Response:
     """Return the response; plain ASCII, since a caller's words may be in it that UTF-8 cannot carry."""
     headers = {"Retry-After": str(error.retry_s)} if error.retry_s else {}
-    if error.status == 408:  # the rest of the body is not waited for
+    if error.close:
         headers["Connection"] = "close"
     return Response(json.dumps(body(error)), error.status, headers, "application/json")
 

@@ -3,6 +3,7 @@
 import asyncio
 import codecs
 import re
+import time
 
 from starlette.datastructures import Headers
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -18,6 +19,28 @@ SHARED = 3
 # A string as one match, whatever is in it, also one that does not end: possessive, and never tried twice, so
 # that the time is linear in the body's length.
 _STRUCTURE = re.compile(rb'"(?:[^"\\]++|\\.)*+(?:"|\\?\Z)|[\[\]{},]', re.DOTALL)
+
+
+TWO_LENGTHS = "the head has Content-Length and Transfer-Encoding: send one of them"
+
+
+class FramingMiddleware:
+    """ASGI middleware: refuses a request whose body has two ends, before anything else is looked at.
+
+    A proxy in front may see the other end, and take what follows for somebody else's request: so the
+    connection is closed.
+    """
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Pass a request on, or refuse it."""
+        names = {name for name, _ in scope["headers"]} if scope["type"] == "http" else ()
+        if b"content-length" in names and b"transfer-encoding" in names:
+            await respond(ApiError(400, TWO_LENGTHS, code="two_lengths", close=True))(scope, receive, send)
+            return
+        await self._app(scope, receive, send)
 
 
 class LimitsMiddleware:
@@ -37,7 +60,7 @@ class LimitsMiddleware:
         held = 0
         try:
             _check_head(Headers(scope=scope), most)
-            bounded = _counted(receive, most, self._settings.idle_s)
+            bounded = _counted(receive, most, self._settings)
             if not upload:
                 body = await self._take_in(bounded)
                 held, bounded = len(body), _replayed(body, receive)
@@ -69,18 +92,46 @@ class LimitsMiddleware:
         return whole
 
 
-def _counted(receive: Receive, most: int, idle_s: float) -> Receive:
-    """Return `receive` with a bound on the body's bytes and on the wait for each part of it."""
-    size, whole = 0, False
+class Pace:
+    """How fast a body must come; only the time that the server waits for the client counts."""
+
+    def __init__(self, settings: Settings) -> None:
+        self._idle, self._rate, self._left = settings.idle_s, settings.least_rate, settings.max_send_s
+        self._waited, self._came = 0.0, 0  # seconds and bytes of the window that is being looked at
+
+    async def next(self, receive: Receive) -> Message:
+        """Wait for the next part of a body, or refuse the body: silent, too slow, or not whole in time."""
+        window, started = self._idle - self._waited, time.monotonic()
+        try:
+            message = await asyncio.wait_for(receive(), max(0.0, min(window, self._left)))
+        except TimeoutError:
+            raise self._refusal(out_of_time=self._left <= window) from None
+        took = time.monotonic() - started
+        self._left, self._waited = self._left - took, self._waited + took
+        self._came += len(message.get("body", b""))
+        if self._came >= self._idle * self._rate:  # the window has its share: the next one begins
+            self._waited, self._came = 0.0, 0
+        return message
+
+    def _refusal(self, out_of_time: bool) -> ApiError:
+        if out_of_time:
+            said = "the body took too long: send it faster, or in parts"
+        elif self._came:
+            said = f"the body comes slower than {self._rate:,} bytes a second: send it faster"
+        else:
+            said = f"nothing came for {self._idle:g} s: send the body faster"
+        return ApiError(408, said, code="too_slow", close=True)  # the rest is not waited for
+
+
+def _counted(receive: Receive, most: int, settings: Settings) -> Receive:
+    """Return `receive` with a bound on the body's bytes and on the time they take to come."""
+    size, whole, pace = 0, False, Pace(settings)
 
     async def bounded() -> Message:
         nonlocal size, whole
         if whole:  # only the client's leaving can come now, whenever that is
             return await receive()
-        try:
-            message = await asyncio.wait_for(receive(), idle_s)
-        except TimeoutError:
-            raise ApiError(408, f"nothing came for {idle_s:g} s: send the body faster") from None
+        message = await pace.next(receive)
         size += len(message.get("body", b""))
         whole = not message.get("more_body")
         if size > most:

@@ -25,7 +25,7 @@ UNAVAILABLE: dict[int | str, dict[str, Any]] = {503: {"description": "Not now."}
 
 @router.get("/health", responses=UNAVAILABLE)
 async def health(service: Served) -> Response:
-    """Say whether the server works; the one route that needs no key."""
+    """Say whether the server works; needs no key."""
     if service.dead:
         return JSONResponse({"status": "dead", "reason": "the worker died; the log says why"}, 503)
     return JSONResponse({"status": "ok"})
@@ -33,7 +33,7 @@ async def health(service: Served) -> Response:
 
 @router.get("/ready", responses=UNAVAILABLE)
 async def ready(service: Served) -> Response:
-    """Say whether work is taken now."""
+    """Say whether work is taken now; needs no key."""
     if service.obstacle:
         status = {"status": "not ready", "reason": service.obstacle}
         return JSONResponse(status, 503, {"Retry-After": "5"})

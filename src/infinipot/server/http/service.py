@@ -3,8 +3,9 @@
 import asyncio
 import json
 import time
-from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Sequence
-from contextlib import suppress
+from collections import Counter
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from typing import Annotated, Any, Self, TypeVar, cast
 
 from fastapi import Depends, Request
@@ -31,6 +32,25 @@ SSE = {"text/event-stream": {"schema": {"type": "string"}}}  # for the OpenAPI d
 Sent = dict[str, str]  # "data", and "event" where it has a name
 
 
+class UploadPlaces:
+    """Places for uploads, which fill a disk; of several tenants none can take them all."""
+
+    def __init__(self, most: int, shared: bool) -> None:
+        self._most, self._of_one = most, max(1, most - 1) if shared else most
+        self._taken: Counter[str] = Counter()
+
+    @contextmanager
+    def place(self, tenant: str) -> Iterator[None]:
+        """Take a place until the upload is whole or dropped, or say that there is none."""
+        if self._taken.total() >= self._most or self._taken[tenant] >= self._of_one:
+            raise ApiError(429, "too many uploads at once: try again", code="busy", retry_s=5)
+        self._taken[tenant] += 1
+        try:
+            yield
+        finally:
+            self._taken[tenant] -= 1
+
+
 class Service:
     """What every route needs."""
 
@@ -39,7 +59,7 @@ class Service:
         self.model = title(settings.model)
         self.created = int(time.time())
         self.metrics = Metrics(scheduler.state)
-        self.uploads = asyncio.Semaphore(settings.max_uploads)
+        self.uploads = UploadPlaces(settings.max_uploads, shared=bool(settings.keys))
         self.closing = False
         self.failed: Exception | None = None  # why the scheduler did not start
 

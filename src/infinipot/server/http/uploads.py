@@ -3,7 +3,6 @@
 import asyncio
 import errno
 import hashlib
-import tempfile
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -15,6 +14,7 @@ from starlette.responses import Response, StreamingResponse
 from infinipot.errors import StoreError
 from infinipot.server.http.errors import ApiError
 from infinipot.server.http.service import Service
+from infinipot.server.http.temporary import temporary_folder
 from infinipot.store import PotStore
 from infinipot.text.files import Decoder
 
@@ -45,9 +45,7 @@ async def received(request: Request, service: Service, text: bool) -> AsyncItera
     """Take in the body; of a text, every byte is checked to be UTF-8 before the next is read."""
     async with _folder(service.settings.spool) as folder:
         upload = Upload(folder / "upload", text)
-        if service.uploads.locked():  # uploads fill a disk
-            raise ApiError(429, "too many uploads at once: try again", code="busy", retry_s=5)
-        async with service.uploads:
+        with service.uploads.place(request.state.tenant):
             await _receive(request, upload)
         yield upload
 
@@ -68,11 +66,12 @@ async def exported(pots: PotStore, name: str, folder: Path) -> Response:
 
 @asynccontextmanager
 async def _folder(parent: Path) -> AsyncIterator[Path]:
-    folder = await asyncio.to_thread(tempfile.TemporaryDirectory, prefix="infinipot-", dir=parent)
+    folder = temporary_folder(parent)
+    path = await asyncio.to_thread(folder.__enter__)
     try:
-        yield Path(folder.name)
+        yield path
     finally:
-        await asyncio.shield(asyncio.to_thread(folder.cleanup))
+        await asyncio.shield(asyncio.to_thread(folder.__exit__, None, None, None))
 
 
 def _blocks(file: IO[bytes]) -> Iterator[bytes]:
