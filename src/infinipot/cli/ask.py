@@ -20,14 +20,14 @@ from infinipot.cli.screen import (
 from infinipot.errors import InputError
 from infinipot.reading.catalyst import QUESTION, catalyst_text
 from infinipot.recipes.option import Option
-from infinipot.recipes.options import ANSWER, FILE, JSON, READING, STORE
+from infinipot.recipes.options import ANSWER, FILES, JSON, READING, STORE
 from infinipot.store import open_store
 
 Question = Annotated[str, typer.Argument(help="What to ask.")]
 POT = Option("pot", str, None, "Ask a pot that `infinipot read` kept, in place of files.", metavar="NAME")
 
 
-@with_options(FILE, POT, STORE, *READING, *ANSWER, JSON)
+@with_options(*FILES, POT, STORE, *READING, *ANSWER, JSON)
 def ask(question: Question, *, given: Given) -> None:
     """Read text of any length in a pot of fixed size, or take a kept pot; then answer a question about it."""
     catalyst_text(given["catalyst"] or QUESTION, question)
@@ -38,7 +38,7 @@ def ask(question: Question, *, given: Given) -> None:
         remedy = "leave out `file`, or `infinipot read --append` it first"
         raise InputError("`pot` is read already", field="file", remedy=remedy)
     kept = g.find(given, open_store(given["store"]), pot) if pot is not None else None
-    text = g.Text.of_files(given["file"]) if kept is None else None
+    text = g.Text.of_files(given) if kept is None else None
     asked = kept.recipe() if kept else g.recipe_of(given, QUESTION)
     wanted = g.generation_of(given)
     clock = [time.perf_counter()]

@@ -9,13 +9,12 @@ from infinipot.cli.expand import Given, flag, with_options
 from infinipot.cli.screen import note, print_json, stream_answer, summary, watch_reading
 from infinipot.errors import InputError
 from infinipot.reading.catalyst import catalyst_text
-from infinipot.recipes.options import ANSWER, DIALOGUE, FILE, FORMAT, JSON, READING, changed
+from infinipot.recipes.options import ANSWER, DIALOGUE, FILES, FORMAT, JSON, READING, changed
 
-FILES = replace(FILE, help="UTF-8 text to read before the talk; repeat for several.")
 TALKING = tuple(replace(one, shown=DIALOGUE) if one is FORMAT else one for one in READING)
 
 
-@with_options(FILES, *TALKING, *changed(ANSWER, max_new_tokens=256), JSON)
+@with_options(*FILES, *TALKING, *changed(ANSWER, max_new_tokens=256), JSON)
 def chat(*, given: Given) -> None:
     """Talk with a model, one line a turn; end with an empty line, /quit or Ctrl-D.
 
@@ -25,7 +24,7 @@ def chat(*, given: Given) -> None:
     if "-" in (given["file"] or []):
         problem = "chat reads your messages from standard input"
         raise InputError(problem, field="file", remedy="give files by name")
-    text = g.Text.of_files(given["file"]) if given["file"] else None
+    text = g.Text.of_files(given) if given["file"] else None
     recipe, wanted = g.recipe_of(given), g.generation_of(given)
     engine = g.open_engine(given)
     # Where a text is only continued, a model that was taught to reply falls silent after a question.

@@ -1,7 +1,7 @@
 """From what was typed to a recipe, an engine and the way of answering; and the text, or kept pot, to ask."""
 
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -11,7 +11,8 @@ from infinipot.errors import ConfigError, InputError, StoreError
 from infinipot.models import catalog
 from infinipot.recipes.options import ANSWER, DECLARED, FORMAT, METHOD
 from infinipot.store import Card, PotStore
-from infinipot.text.files import check_text, named, read_text, title
+from infinipot.text.documents import Finder
+from infinipot.text.fetch import Bounds
 
 if TYPE_CHECKING:
     from infinipot.engine import Engine
@@ -55,23 +56,17 @@ class Text:
     total: int | None = None
 
     @classmethod
-    def of_files(cls, names: list[str] | None) -> "Text":
-        """Check every file before any long work starts; return their text as one stream."""
+    def of_files(cls, given: Given) -> "Text":
+        """Look at every file before any long work starts; return their text as one stream."""
+        names: list[str] = given["file"] or []
         if not names:
             remedy = "give `file` NAME, or `file` - for standard input"
             raise InputError("nothing to read", field="file", remedy=remedy)
         if names.count("-") > 1:
             raise InputError("standard input can be read only once", field="file", remedy="give - once")
-        sizes = [check_text(name) for name in names if name != "-"]
-        return cls(_texts(names), sum(sizes) if "-" not in names else None)
-
-
-def _texts(names: list[str]) -> Iterator[str]:
-    for index, name in enumerate(names):
-        yield from ["\n\n"] if index else []
-        standard = name == "-"
-        pieces = read_text(sys.stdin.buffer if standard else name)
-        yield from named(pieces, "standard input" if standard else title(name))
+        bounds = Bounds(private=given["allow_private"])
+        found = Finder(sys.stdin.buffer if "-" in names else None, bounds, note).find(names)
+        return cls(found.pieces(), found.characters)
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,7 @@ from infinipot.cli.screen import costs, note, print_json, summary, watch_reading
 from infinipot.errors import InputError
 from infinipot.reading.catalyst import catalyst_text
 from infinipot.recipes.option import Option
-from infinipot.recipes.options import FILE, JSON, READING, STORE
+from infinipot.recipes.options import FILES, JSON, READING, STORE
 from infinipot.store import open_store
 from infinipot.text.files import title
 
@@ -24,14 +24,14 @@ KEEPING = (
 )
 
 
-@with_options(FILE, *KEEPING, STORE, *READING, JSON)
+@with_options(*FILES, *KEEPING, STORE, *READING, JSON)
 def read(*, given: Given) -> None:
     """Read text of any length in a pot of fixed size, and keep the pot for `infinipot ask --pot`."""
     from infinipot.store.match import card_of
 
     catalyst_text(given["catalyst"] or "general")
     name, shop = target(given), open_store(given["store"])
-    text = g.Text.of_files(given["file"])
+    text = g.Text.of_files(given)
     with shop.lock(name):  # from before the first token on: nobody reads an hour for nothing
         kept = g.find(given, shop, name) if given["append"] is not None else None
         if kept is None:

@@ -67,8 +67,12 @@ ANSWER = (
     Option("seed", int, None, "Makes sampling repeatable.", REPLY),
 )
 JSON = Option("json", bool, False, "Print exactly one JSON document.", REPLY)
-_TEXT = "UTF-8 text to read; repeat for several, - for standard input."
-FILE = Option("file", str, None, _TEXT, short="f", many=True)
+_TEXT = "Text, Markdown, HTML, PDF, DOCX or EPUB; a folder, pattern or URL; repeat for several, - for input."
+_PRIVATE = "Read a URL at an address of a private network too, such as http://localhost."
+FILES = (
+    Option("file", str, None, _TEXT, short="f", many=True),
+    Option("allow_private", bool, False, _PRIVATE),
+)
 _PLACE = "Where pots are kept: a folder, or an address such as s3://bucket/pots."
 STORE = Option("store", str, None, _PLACE, shown="your own", variable="INFINIPOT_STORE")
 

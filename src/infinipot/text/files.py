@@ -2,6 +2,7 @@
 
 import codecs
 import os
+import re
 import stat
 from collections.abc import Iterable, Iterator
 from contextlib import AbstractContextManager, nullcontext
@@ -14,16 +15,30 @@ from infinipot.errors import InputError
 Source = str | os.PathLike[str] | BinaryIO
 
 BLOCK = 65_536  # bytes read from a file at once
+READABLE = "give text, Markdown, HTML, PDF, DOCX or EPUB"
 _BOM = "\ufeff"
+_CONTROLS = re.compile(rb"[\x01-\x08\x0e-\x1a\x1c-\x1f]")  # that no text in any encoding has
 
 
 def read_text(source: Source) -> Iterator[str]:
     """Yield the text of a file or binary stream, block by block, unchanged but for a leading BOM."""
     name = str(source) if isinstance(source, (str, os.PathLike)) else "standard input"
-    decoder = Decoder(name)
     with failing_to(f"read {name}", kind=InputError), _open(source) as stream:
-        while data := stream.read(BLOCK):
-            yield decoder.push(data)
+        yield from decoded(blocks_of(stream), name)
+
+
+def blocks_of(stream: BinaryIO, head: bytes = b"") -> Iterator[bytes]:
+    """Yield the bytes of a stream, of which `head` was read already."""
+    yield from [head] if head else []
+    while data := stream.read(BLOCK):
+        yield data
+
+
+def decoded(blocks: Iterable[bytes], name: str, encoding: str = "utf-8") -> Iterator[str]:
+    """Yield the text of bytes as they come; what is no text is refused by its name."""
+    decoder = Decoder(name, encoding)
+    for data in blocks:
+        yield decoder.push(data)
     decoder.end()
 
 
@@ -43,10 +58,13 @@ def named(pieces: Iterable[str], source: str) -> Iterator[str]:
 
 
 class Decoder:
-    """Text of bytes as they come; what is not plain UTF-8 text with something in it raises InputError."""
+    """Text of bytes as they come; what is not plain UTF-8 text with something in it raises InputError.
 
-    def __init__(self, name: str) -> None:
-        self._name, self._decoder = name, codecs.getincrementaldecoder("utf-8")()
+    Another encoding, which only a server may name, is tried as well as can be.
+    """
+
+    def __init__(self, name: str, encoding: str = "utf-8") -> None:
+        self._name, self._decoder = name, _decoder(encoding)
         self._offset, self._begun, self._blank = 0, False, True
 
     def push(self, data: bytes) -> str:
@@ -68,11 +86,25 @@ class Decoder:
 
 def check_text(path: str | os.PathLike[str]) -> int:
     """Read a file once for all errors `read_text` can raise; return its number of characters."""
+    check_regular(path)
+    return sum(map(len, read_text(path)))
+
+
+def check_regular(path: str | os.PathLike[str]) -> None:
+    """Refuse a file that is not there, or that can be read only once."""
     with failing_to(f"read {path}", kind=InputError):
         mode = Path(path).stat().st_mode
     if not stat.S_ISREG(mode) and not stat.S_ISDIR(mode):
         raise InputError(f"{path} is not a regular file and can be read only once: give it as standard input")
-    return sum(map(len, read_text(path)))
+
+
+def _decoder(encoding: str) -> codecs.IncrementalDecoder:
+    strict = encoding.lower() in ("utf-8", "utf8", "us-ascii", "ascii", "")
+    try:
+        b"".decode(encoding or "utf-8")
+    except LookupError:  # unknown, or no encoding of text
+        strict = True
+    return codecs.getincrementaldecoder("utf-8" if strict else encoding)("strict" if strict else "replace")
 
 
 def _open(source: Source) -> AbstractContextManager[BinaryIO]:
@@ -83,7 +115,7 @@ def _check_bytes(data: bytes, offset: int, name: str) -> None:
     if offset == 0 and data.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
         raise InputError(f"{name} is UTF-16, not UTF-8: convert it with `iconv -f utf-16 -t utf-8`")
     if (at := data.find(0)) >= 0:
-        raise InputError(f"{name} is binary, not text: byte {offset + at} is NUL")
+        raise InputError(f"{name} is binary, not text: byte {offset + at} is NUL", remedy=READABLE)
 
 
 def _decode_block(decoder: codecs.IncrementalDecoder, data: bytes, offset: int, name: str) -> str:
@@ -92,9 +124,17 @@ def _decode_block(decoder: codecs.IncrementalDecoder, data: bytes, offset: int, 
         return decoder.decode(data, final=not data)
     except UnicodeDecodeError as error:
         at = offset - held + error.start
+        if _CONTROLS.search(data):
+            raise InputError(f"{name} is binary, not text (byte {at})", remedy=READABLE) from error
         raise InputError(
             f"{name} is not UTF-8 (byte {at}): if it is Latin-1, convert it with `iconv -f latin1 -t utf-8`"
         ) from error
+
+
+def label(text: str, most: int = 256) -> str:
+    """Return a text as a name that a terminal shows as it is: one line without control characters."""
+    line = " ".join("".join(letter if letter.isprintable() else " " for letter in text).split())
+    return line if len(line) <= most else f"{line[: most - 3].rstrip()}..."
 
 
 def title(name: str) -> str:

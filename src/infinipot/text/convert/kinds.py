@@ -1,0 +1,68 @@
+"""What a file is, by its first bytes and its name; what cannot be read is refused by its own name."""
+
+from pathlib import PurePosixPath
+from typing import Literal
+
+from infinipot.errors import InputError
+from infinipot.text.files import READABLE
+
+Kind = Literal["text", "markdown", "html", "pdf", "zip"]
+HEAD = 1024  # bytes that tell what a file is
+
+_SUFFIXES: dict[str, Kind] = {
+    **dict.fromkeys((".md", ".markdown"), "markdown"),
+    **dict.fromkeys((".html", ".htm", ".xhtml"), "html"),
+    ".pdf": "pdf",
+    **dict.fromkeys((".docx", ".epub"), "zip"),
+}
+_PICTURE = "make its words text first (OCR)"
+_PACKED = "unpack it first"
+_OFFICE = "save it as DOCX or PDF, without a password"
+_SOUND = "write down what is said first"
+_REFUSED = (  # first bytes, what has them, what to do
+    (b"\x89PNG", "a picture (PNG)", _PICTURE),
+    (b"\xff\xd8\xff", "a picture (JPEG)", _PICTURE),
+    (b"GIF8", "a picture (GIF)", _PICTURE),
+    (b"II*\0", "a picture (TIFF)", _PICTURE),
+    (b"MM\0*", "a picture (TIFF)", _PICTURE),
+    (b"\x1f\x8b", "compressed (gzip)", _PACKED),
+    (b"BZh", "compressed (bzip2)", _PACKED),
+    (b"\xfd7zXZ", "compressed (xz)", _PACKED),
+    (b"\x28\xb5\x2f\xfd", "compressed (zstd)", _PACKED),
+    (b"7z\xbc\xaf", "an archive (7z)", _PACKED),
+    (b"Rar!", "an archive (RAR)", _PACKED),
+    (b"\xd0\xcf\x11\xe0", "an old Office file, or one with a password", _OFFICE),
+    (b"{\\rtf", "rich text (RTF)", "save it as DOCX or PDF"),
+    (b"%!PS", "PostScript", "save it as PDF"),
+    (b"ID3", "a sound (MP3)", _SOUND),
+    (b"RIFF", "a picture, sound or film (RIFF)", READABLE),
+    (b"\x7fELF", "a program", READABLE),
+    (b"MZ\x90", "a program", READABLE),
+    (b"SQLite format 3\0", "a database (SQLite)", READABLE),
+)
+
+
+def kind_of(head: bytes, name: str, mime: str = "") -> Kind:
+    """Return what a file is that begins with these bytes; `mime` is what a server says of it."""
+    for begin, what, remedy in _REFUSED:
+        if head.startswith(begin):
+            raise InputError(f"{name} is {what}", remedy=remedy)
+    if head[4:8] == b"ftyp":
+        raise InputError(f"{name} is a film or sound (MP4)", remedy=_SOUND)
+    if b"%PDF-" in head:
+        return "pdf"
+    if head.startswith((b"PK\x03\x04", b"PK\x05\x06")):
+        return "zip"
+    meant = _SUFFIXES.get(PurePosixPath(name.rstrip("/")).suffix.lower(), "text")
+    if meant in ("pdf", "zip"):
+        ending = PurePosixPath(name).suffix[1:].upper()
+        raise InputError(f"{name} is no {ending}, or a damaged one", remedy="open it and save it again")
+    if meant == "text" and (_is_page(head, mime) or mime == "application/xhtml+xml"):
+        return "html"
+    return "markdown" if meant == "text" and mime == "text/markdown" else meant
+
+
+def _is_page(head: bytes, mime: str) -> bool:
+    """Say whether a server's word, or the beginning itself, tells of a page of the web."""
+    begin = head.removeprefix(b"\xef\xbb\xbf").lstrip()[:15].lower()
+    return mime == "text/html" or (not mime and begin.startswith((b"<!doctype html", b"<html")))
