@@ -56,9 +56,9 @@ def fetch(url: str, out: BinaryIO, bounds: Bounds = USUAL) -> Fetched:
     until, asked = time.monotonic() + bounds.seconds, url
     for _ in range(bounds.redirects + 1):
         with _connected(_parsed(asked), bounds, until) as connection, _failing(url, bounds, until):
-            response = _answer(connection, asked)
-            if response.status not in _MOVED or not (moved := response.headers.get("Location")):
-                return _taken(response, url, out, bounds)
+            with _answer(connection, asked) as response:
+                if response.status not in _MOVED or not (moved := response.headers.get("Location")):
+                    return _taken(response, url, out, bounds)
         asked = urljoin(asked, moved)
     raise InputError(
         f"{label(url)} leads on more than {bounds.redirects} times", remedy="give the last address"

@@ -101,8 +101,8 @@ def check_regular(path: str | os.PathLike[str]) -> None:
 def _decoder(encoding: str) -> codecs.IncrementalDecoder:
     strict = encoding.lower() in ("utf-8", "utf8", "us-ascii", "ascii", "")
     try:
-        b"".decode(encoding or "utf-8")
-    except LookupError:  # unknown, or no encoding of text
+        b"x".decode(encoding or "utf-8")
+    except (LookupError, UnicodeError):  # unknown, or no encoding of text
         strict = True
     return codecs.getincrementaldecoder("utf-8" if strict else encoding)("strict" if strict else "replace")
 

@@ -111,8 +111,8 @@ def charset(head: bytes) -> str:
         word = named[1].decode("ascii", "replace").lower()
         word = "cp1252" if word in ("iso-8859-1", "latin1", "ascii", "us-ascii") else word
         try:
-            b"".decode(word)
-        except LookupError:  # unknown, or no encoding of text
+            b"x".decode(word)
+        except (LookupError, UnicodeError):  # unknown, or no encoding of text
             return "utf-8"
         return "utf-8" if word.startswith("utf-16") else word
     try:
