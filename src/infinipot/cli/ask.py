@@ -19,25 +19,18 @@ from infinipot.cli.screen import (
 )
 from infinipot.errors import InputError
 from infinipot.reading.catalyst import QUESTION, catalyst_text
-from infinipot.recipes.option import Option
 from infinipot.recipes.options import ANSWER, FILES, JSON, READING, STORE
-from infinipot.store import open_store
 
 Question = Annotated[str, typer.Argument(help="What to ask.")]
-POT = Option("pot", str, None, "Ask a pot that `infinipot read` kept, in place of files.", metavar="NAME")
 
 
-@with_options(*FILES, POT, STORE, *READING, *ANSWER, JSON)
+@with_options(*FILES, g.POT, STORE, *READING, *ANSWER, JSON)
 def ask(question: Question, *, given: Given) -> None:
     """Read text of any length in a pot of fixed size, or take a kept pot; then answer a question about it."""
     catalyst_text(given["catalyst"] or QUESTION, question)
     if not question.strip():
         raise InputError("the question is empty")
-    pot = given["pot"]
-    if pot is not None and given["file"]:
-        remedy = "leave out `file`, or `infinipot read --append` it first"
-        raise InputError("`pot` is read already", field="file", remedy=remedy)
-    kept = g.find(given, open_store(given["store"]), pot) if pot is not None else None
+    pot, kept = given["pot"], g.pot_of(given)
     text = g.Text.of_files(given) if kept is None else None
     asked = kept.recipe() if kept else g.recipe_of(given, QUESTION)
     wanted = g.generation_of(given)

@@ -9,8 +9,9 @@ from infinipot.cli.expand import Given
 from infinipot.cli.screen import note
 from infinipot.errors import ConfigError, InputError, StoreError
 from infinipot.models import catalog
+from infinipot.recipes.option import Option
 from infinipot.recipes.options import ANSWER, DECLARED, FORMAT, METHOD
-from infinipot.store import Card, PotStore
+from infinipot.store import Card, PotStore, open_store
 from infinipot.text.documents import Finder
 from infinipot.text.fetch import Bounds
 
@@ -19,6 +20,9 @@ if TYPE_CHECKING:
     from infinipot.reading.reader import Reader
     from infinipot.reading.sampling import Generation
     from infinipot.recipes.recipe import Recipe
+
+
+POT = Option("pot", str, None, "Take a pot that `infinipot read` kept, in place of files.", metavar="NAME")
 
 
 def open_engine(given: Given, dtype: str | None = None, fused: bool = False) -> "Engine":
@@ -119,6 +123,16 @@ class Kept:
         except StoreError as error:  # the pot itself is whole
             reader.archive = None
             note(f"{error}: nothing is recalled, the answer is from the pot alone")
+
+
+def pot_of(given: Given) -> Kept | None:
+    """Return the kept pot that was named in place of files, if one was."""
+    if (name := given["pot"]) is None:
+        return None
+    if given["file"]:
+        remedy = "leave out `file`, or `infinipot read --append` it first"
+        raise InputError("`pot` is read already", field="file", remedy=remedy)
+    return find(given, open_store(given["store"]), name)
 
 
 def find(given: Given, store: PotStore, name: str) -> Kept:

@@ -60,8 +60,12 @@ def read(*, given: Given) -> None:
     clock.append(time.perf_counter())
     if given["json"]:
         phases = costs(reader, ("load", "read", "save"), clock)
-        print_json({"pot": name, "store": shop.where, **card.to_json(), **phases})
+        more = {"tokens_added": card.tokens_read - before.tokens_read} if before else {}
+        print_json({"pot": name, "store": shop.where, **card.to_json(), **more, **phases})
     else:
+        if before:
+            added = f"{card.tokens_read - before.tokens_read:,} tokens of {named}"
+            print(f"added {added} to pot '{name}', which has read {card.tokens_read:,} in all")
         print(f"pot '{name}' is kept in {shop.where} ({card.bytes / 1e6:,.1f} MB)")
         note(summary(reader, recipe))
 

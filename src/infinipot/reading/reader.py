@@ -97,6 +97,10 @@ class Reader:
         if not framed:
             self.frame = Frame(stop_strings=self._layout.stop_strings)
 
+    def set_opening(self, opening: Several[int]) -> None:
+        """Before anything is read: begin with these tokens, such as a system's message in its place."""
+        self.frame = self._layout = replace(self._layout, opening=tuple(opening))
+
     def clear(self) -> None:
         """Forget everything read and said; the pot's memory and what was captured for it stay."""
         self.session.clear()

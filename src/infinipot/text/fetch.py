@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import BinaryIO
-from urllib.parse import SplitResult, urljoin, urlsplit
+from urllib.parse import SplitResult, urljoin, urlsplit, urlunsplit
 
 from infinipot.errors import InputError
 from infinipot.text.files import BLOCK, label
@@ -55,10 +55,13 @@ def fetch(url: str, out: BinaryIO, bounds: Bounds = USUAL) -> Fetched:
     """Write what an address holds to a file."""
     until, asked = time.monotonic() + bounds.seconds, url
     for _ in range(bounds.redirects + 1):
-        with _connected(_parsed(asked), bounds, until) as connection, _failing(url, bounds, until):
-            with _answer(connection, asked) as response:
-                if response.status not in _MOVED or not (moved := response.headers.get("Location")):
-                    return _taken(response, url, out, bounds)
+        with (
+            _connected(_parsed(asked), bounds, until) as connection,
+            _failing(url, bounds, until),
+            _answer(connection, asked) as response,
+        ):
+            if response.status not in _MOVED or not (moved := response.headers.get("Location")):
+                return _taken(response, url, out, bounds)
         asked = urljoin(asked, moved)
     raise InputError(
         f"{label(url)} leads on more than {bounds.redirects} times", remedy="give the last address"
@@ -150,7 +153,7 @@ def _failing(url: str, bounds: Bounds, until: float) -> Iterator[None]:
 
 def _answer(connection: http.client.HTTPConnection, url: str) -> http.client.HTTPResponse:
     parts = urlsplit(url)
-    target = parts._replace(scheme="", netloc="", fragment="", path=parts.path or "/").geturl()
+    target = urlunsplit(("", "", parts.path or "/", parts.query, ""))
     connection.request("GET", target.replace(" ", "%20"), headers=_HEADERS)
     return connection.getresponse()
 

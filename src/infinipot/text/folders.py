@@ -1,8 +1,9 @@
 """Folders and patterns as lists of files: sorted, without hidden files, links and what tools put there."""
 
+import fnmatch
 import glob
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from infinipot.errors import InputError
@@ -18,30 +19,44 @@ def is_pattern(name: str) -> bool:
 
 def files_of(name: str) -> list[Named]:
     """Return the files of a folder or pattern by name, those in hidden folders and links left out."""
-    found = sorted(_walked(Path(name)) if Path(name).is_dir() else _matching(name), key=lambda one: one[1])
+    folder = Path(name)
+    top = folder.resolve().name
+    inside = ((path, f"{top}/{shown}") for path, shown in _walked(folder))
+    found = sorted(inside if folder.is_dir() else _matching(name), key=lambda one: one[1])
     if not found:
-        what = f"there are no files in {name}" if Path(name).is_dir() else f"no file is called like '{name}'"
+        what = f"there are no files in {name}" if folder.is_dir() else f"no file is called like '{name}'"
         raise InputError(what, remedy="hidden files are not looked at")
     return found
 
 
-def _walked(folder: Path) -> Iterator[Named]:
-    top = folder.resolve().name
+def _walked(folder: Path, deepest: int | None = None) -> Iterator[Named]:
+    """Yield the files of a folder, and of folders in it down to a depth; links are not followed."""
+    top = len(folder.parts)
     for where, inner, names in os.walk(folder):
-        inner[:] = sorted(one for one in inner if _is_shown(one))
+        depth = len(Path(where).parts) - top
+        inner[:] = [one for one in inner if _is_shown(one) and (deepest is None or depth < deepest)]
         for name in filter(_is_shown, names):
             path = Path(where, name)
             if path.is_file() and not path.is_symlink():
-                yield path, Path(top, path.relative_to(folder)).as_posix()
+                yield path, path.relative_to(folder).as_posix()
 
 
 def _matching(pattern: str) -> Iterator[Named]:
-    fixed = Path(pattern[: next(at for at, letter in enumerate(pattern) if letter in "*?[")] + "x").parent
-    for name in glob.iglob(pattern, recursive=True):  # noqa: PTH207  a whole path is a pattern
-        path = Path(name)
-        shown = path.relative_to(fixed) if path.is_relative_to(fixed) else path
-        if path.is_file() and not path.is_symlink() and all(map(_is_shown, shown.parts)):
-            yield path, shown.as_posix()
+    plain = pattern[: next(at for at, letter in enumerate(pattern) if letter in "*?[")]
+    folder = Path(f"{plain}x").parent
+    wanted = Path(pattern).relative_to(folder).parts
+    for path, shown in _walked(folder, None if "**" in wanted else len(wanted) - 1):
+        if _fits(shown.split("/"), wanted):
+            yield path, shown
+
+
+def _fits(parts: Sequence[str], wanted: Sequence[str]) -> bool:
+    """Say whether the parts of a path are those of a pattern, where ** stands for any number of folders."""
+    if not wanted or not parts:
+        return not wanted and not parts
+    if wanted[0] == "**":
+        return _fits(parts, wanted[1:] or ["*"]) or _fits(parts[1:], wanted)
+    return fnmatch.fnmatchcase(parts[0], wanted[0]) and _fits(parts[1:], wanted[1:])
 
 
 def _is_shown(name: str) -> bool:

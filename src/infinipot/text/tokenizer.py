@@ -43,6 +43,12 @@ def around(roles: Sequence[str], frame: Frame) -> list[tuple[int, ...]]:
     return parts
 
 
+def opening_with(tokenizer: "Tokenizer", format: Format, system: str) -> tuple[int, ...]:
+    """Return the ids before a text or talk that a system's message goes before."""
+    before, between, _ = tokenizer.dialogue(["system", "user"], format)
+    return (*before, *tokenizer.encode(system), *between)
+
+
 class Tokenizer(Protocol):
     """What the rest of the project may ask of a tokenizer."""
 

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+import small_documents
 import small_tokenizers
 from commands import run
 
@@ -75,7 +76,8 @@ def test_several_files_and_standard_input_are_read_in_order(model: str, text: st
     other.write_text("The end.")
     options = ["--model", model, "--capacity", "192", "--json", "--max-new-tokens", "2"]
     once = run("ask", "-f", text, "-f", str(other), *options, "So?")
-    piped = run("ask", "-f", "-", *options, "So?", stdin=Path(text).read_bytes() + b"\n\nThe end.")
+    names = f"File: {Path(text).name}\n\n{Path(text).read_text()}\n\nFile: other.txt\n\nThe end."
+    piped = run("ask", "-f", "-", *options, "So?", stdin=names.encode())
     assert json.loads(once.stdout)["tokens_read"] == json.loads(piped.stdout)["tokens_read"]
 
 
@@ -113,7 +115,10 @@ def test_chat_keeps_the_talk_in_the_pot(model: str) -> None:
         (["ask", "-f", "EMPTY", "hi"], "has no text in it"),
         (["ask", "-f", "BINARY", "hi"], "binary"),
         (["ask", "-f", "LATIN", "hi"], "not UTF-8"),
-        (["ask", "-f", "FOLDER", "hi"], "directory"),
+        (["ask", "-f", "FOLDER", "hi"], "there are no files in"),
+        (["ask", "-f", "PATTERN", "hi"], "no file is called like"),
+        (["ask", "-f", "SCAN", "hi"], "has no text in it: it is scanned or drawn"),
+        (["ask", "-f", "http://127.0.0.1:9/", "hi"], "private network: give --allow-private if you mean it"),
         (["ask", "-f", "TEXT", ""], "question is empty"),
         (["ask", "-f", "TEXT", "-f", "-", "-f", "-", "hi"], "only once"),
         (["ask", "-f", "TEXT", "--capacity", "2", "hi"], "capacity is 2"),
@@ -155,8 +160,10 @@ def test_bad_input_gets_one_line_and_exit_code_2(words, says, model, text, tmp_p
     (tmp_path / "binary").write_bytes(b"abc\0def")
     (tmp_path / "latin").write_bytes("café".encode("latin1"))
     (tmp_path / "folder").mkdir()
+    (tmp_path / "scan").write_bytes(small_documents.pdf([[]], "0 0 9 9 re f"))
     places = {"TEXT": text, "MODEL": model, "NOWHERE": str(tmp_path / "nowhere")}
-    places |= {name: str(tmp_path / name.lower()) for name in ("EMPTY", "BINARY", "LATIN", "FOLDER")}
+    places["PATTERN"] = str(tmp_path / "folder" / "*.md")
+    places |= {name: str(tmp_path / name.lower()) for name in ("EMPTY", "BINARY", "LATIN", "FOLDER", "SCAN")}
     done = run(*(places.get(word, word) for word in words))
     said = done.stderr.decode()
     assert done.returncode == 2, said

@@ -106,9 +106,13 @@ def test_append_is_reading_on(model: str, text: str, tmp_path: Path) -> None:
     pot = (*POT, "--tail", "distil")  # else the first text's end is treated as one
     run("read", "--file", text, "--save", "book", "--model", model, *pot, "--title", "A night")
     told = run("read", "--file", str(other), "--append", "book", "--model", model)
-    both = run("read", "--file", text, "--file", str(other), "--save", "both", "--model", model, *pot)
+    whole = tmp_path / "whole.txt"
+    whole.write_text(f"{Path(text).read_text()}\n\n{other.read_text()}")
+    both = run("read", "--file", str(whole), "--save", "both", "--model", model, *pot)
     assert told["title"] == "A night"
-    assert both["title"] == "night.txt, end.txt"
+    assert 0 < told["tokens_added"] < told["tokens_read"]
+    named = run("read", "--file", text, "--file", str(other), "--save", "named", "--model", model, *pot)
+    assert named["title"] == "night.txt, end.txt"
     assert told["tokens_read"] == both["tokens_read"]
     assert told["source_bytes"] == both["source_bytes"]
     answers = {run("ask", "--pot", name, "--model", model, "So?")["answer"] for name in ("book", "both")}
