@@ -16,7 +16,7 @@ from typing import IO, BinaryIO, cast
 from infinipot.common.atomic_files import failing_to
 from infinipot.errors import ConfigError, InfiniPotError, InputError
 from infinipot.text.convert import apart
-from infinipot.text.convert.kinds import HEAD, Kind, kind_of
+from infinipot.text.convert.kinds import CONVERTED, HEAD, Kind, kind_of
 from infinipot.text.convert.markdown import sections
 from infinipot.text.convert.outline import placed
 from infinipot.text.fetch import Bounds, fetch, is_address
@@ -34,7 +34,6 @@ from infinipot.text.files import (
 from infinipot.text.folders import files_of, is_pattern
 
 STANDARD = "standard input"
-_CONVERTED = ("pdf", "html", "zip")
 
 
 @dataclass(frozen=True)
@@ -113,7 +112,7 @@ class Finder:
         shown = label(shown)
         with failing_to(f"read {path}", kind=InputError), path.open("rb") as stream:
             kind = kind_of(stream.read(HEAD), label(str(path), 4096))
-            if kind in _CONVERTED:
+            if kind in CONVERTED:
                 return self._converted(kind, cast("BinaryIO", stream), shown)
         characters = check_text(path)
         return Document(shown, characters, lambda: in_sections(kind, read_text(path)))
@@ -127,7 +126,7 @@ class Finder:
             file.seek(0)
             kind = kind_of(file.read(HEAD), address.partition("?")[0], said.mime)
             file.seek(0)
-            if kind in _CONVERTED:
+            if kind in CONVERTED:
                 return self._converted(kind, cast("BinaryIO", file), name)
             start, length = scratch.tell(), 0
             for text in decoded(blocks_of(cast("BinaryIO", file)), name, said.charset or "utf-8"):
@@ -149,7 +148,7 @@ class Finder:
         """Yield the text of standard input, which may be a document too."""
         head = stream.read(BLOCK)
         kind = kind_of(head[:HEAD], STANDARD)
-        if kind not in _CONVERTED:
+        if kind not in CONVERTED:
             yield from decoded(blocks_of(stream, head), STANDARD)
             return
         with tempfile.TemporaryFile() as file:
@@ -178,6 +177,12 @@ class Finder:
                 return
             at += len(data)
             yield data
+
+
+def stored(path: Path, kind: Kind, parts: Sequence[apart.Part], title: str) -> Iterator[str]:
+    """Yield the text of a file whose kind is known, or of a document that was made text, by a title."""
+    text = read_text(path)
+    return placed(in_parts(text, parts) if parts else in_sections(kind, text), title)
 
 
 def in_sections(kind: Kind, pieces: Iterator[str]) -> Iterator[str]:

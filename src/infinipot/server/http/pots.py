@@ -29,6 +29,10 @@ Replace = Annotated[bool, Query(description="Replace a pot of that name.")]
 Catalyst = Annotated[str, Query(min_length=1, max_length=4096)]
 Streamed = Annotated[bool, Query(alias="stream", description="Say how far reading is, as server-sent events")]
 TEXT = {"requestBody": {"required": True, "content": {"text/plain": {"schema": {"type": "string"}}}}}
+TYPES = (  # beside text/ what is taken in; what a body is, its first bytes tell
+    *("application/octet-stream", "application/json", "application/pdf", "application/xhtml+xml"),
+    *("application/epub+zip", "application/vnd.openxmlformats-officedocument.wordprocessingml.document"),
+)
 FILE_BODY = {"application/octet-stream": {"schema": {"type": "string", "format": "binary"}}}
 FILE = {"requestBody": {"required": True, "content": FILE_BODY}}
 MADE: dict[int | str, dict[str, Any]] = {201: {"description": "The pot.", "content": SSE}}
@@ -134,6 +138,7 @@ async def _read(caller: Caller, streamed: bool, **wanted: Any) -> Response:
     async with AsyncExitStack() as stack:
         text = await stack.enter_async_context(received(request, service, text=True))
         wanted |= {"file": text.path, "sha256": text.digest.hexdigest(), "bytes": text.bytes}
+        wanted |= {"kind": text.kind, "parts": text.parts}
         handle = service.submit(ReadIntoPot(caller.tenant, **wanted))
         if not streamed and "text/event-stream" not in request.headers.get("accept", ""):
             _, kept = await caller.outcome(handle, Kept)
@@ -154,7 +159,7 @@ def _check_type(request: Request) -> None:
     """Refuse what is not a text as it is: a form, or another character set."""
     kind, _, rest = request.headers.get("content-type", "").lower().partition(";")
     kind, charset = kind.strip(), rest.partition("charset=")[2].strip(' "')
-    if kind and not kind.startswith("text/") and kind not in ("application/octet-stream", "application/json"):
+    if kind and not kind.startswith("text/") and kind not in TYPES:
         raise ApiError(415, "send the text itself as the body, with `Content-Type: text/plain`")
     if charset not in ("", "utf-8", "utf8", "us-ascii", "ascii"):
         raise ApiError(415, "send the text as UTF-8: convert it with `iconv -t utf-8`")

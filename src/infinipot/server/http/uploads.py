@@ -16,21 +16,33 @@ from infinipot.server.http.errors import ApiError
 from infinipot.server.http.service import Service
 from infinipot.server.http.temporary import temporary_folder
 from infinipot.store import PotStore
+from infinipot.text.convert import apart
+from infinipot.text.convert.kinds import CONVERTED, HEAD, Kind, kind_of_upload
 from infinipot.text.files import Decoder
 
 BLOCK = 2**18  # bytes written at once, away from the event loop
 UPLOAD = "the upload"
+CONVERSION = apart.Limits(seconds=120, memory=2**30)  # of a stranger's document
 
 
 class Upload:
-    """A file that is received: hashed as its bytes come, and checked to be UTF-8 if the file is a text."""
+    """A file that is received: hashed as its bytes come, and checked to be UTF-8 if the file is a text.
 
-    def __init__(self, path: Path, text: bool) -> None:
+    What a text is, its first bytes, its type and its title tell; a document is made text once it is whole.
+    """
+
+    def __init__(self, path: Path, text: bool, mime: str = "", title: str = "") -> None:
         self.path, self.bytes = path, 0
         self.digest, self._decoder = hashlib.sha256(), Decoder(UPLOAD) if text else None
+        self.kind: Kind = "text"
+        self.parts: list[apart.Part] = []  # pages, chapters or sections of a document
+        self._told = (mime, title)
 
     def take(self, file: IO[bytes], data: bytes, last: bool = False) -> None:
         """Write some bytes."""
+        if self._decoder is not None and not self.bytes:
+            self.kind = kind_of_upload(data[:HEAD], UPLOAD, *self._told)
+            self._decoder = None if self.kind in CONVERTED else self._decoder
         if self._decoder is not None:
             self._decoder.push(data)
             if last:
@@ -39,14 +51,27 @@ class Upload:
         self.bytes += file.write(data)
         file.flush()  # so that a full disk is noticed here
 
+    def convert(self) -> None:
+        """Make a document text, in a process of its own; the text takes the document's place."""
+        text = self.path.with_name("text")
+        with self.path.open("rb") as document, text.open("wb") as out:
+            self.parts = apart.convert(self.kind, document, UPLOAD, out, CONVERSION)
+        self.path.unlink()
+        self.path, self.bytes = text, text.stat().st_size
+        with text.open("rb") as file:
+            self.digest = hashlib.file_digest(file, "sha256")
+
 
 @asynccontextmanager
 async def received(request: Request, service: Service, text: bool) -> AsyncIterator[Upload]:
     """Take in the body; of a text, every byte is checked to be UTF-8 before the next is read."""
     async with _folder(service.settings.spool) as folder:
-        upload = Upload(folder / "upload", text)
+        mime = request.headers.get("content-type", "").lower().partition(";")[0].strip()
+        upload = Upload(folder / "upload", text, mime, request.query_params.get("title", ""))
         with service.uploads.place(request.state.tenant):
             await _receive(request, upload)
+            if upload.kind in CONVERTED:
+                await asyncio.to_thread(upload.convert)
         yield upload
 
 

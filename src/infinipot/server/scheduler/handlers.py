@@ -21,7 +21,7 @@ from infinipot.server.scheduler import prompts, recall, requests
 from infinipot.server.scheduler.pot_library import PotLibrary
 from infinipot.server.scheduler.slots import Slot
 from infinipot.store.card import plain
-from infinipot.text.files import named, read_text
+from infinipot.text.documents import stored
 from infinipot.text.tokenizer import Format
 
 T = TypeVar("T")
@@ -107,7 +107,7 @@ def _read_into_pot(running: Running, request: requests.ReadIntoPot) -> Steps[req
             del state
             reader.archive = yield running.background(library.archive, request.name, before)
         known = reader.tokens_read
-        text = reader.archived(named(read_text(request.file), plain(request.title)))
+        text = reader.archived(stored(request.file, request.kind, request.parts, plain(request.title)))
         pieces = chain(["\n\n"] if request.append else [], text)
         progress = TextProgress(reader.tokenizer, pieces, size=lambda piece: len(piece.encode()))
         for step in reader.reading_tokens(progress.tokens()):

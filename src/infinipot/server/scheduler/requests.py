@@ -13,6 +13,8 @@ from infinipot.errors import InfiniPotError
 from infinipot.reading.progress import Progress
 from infinipot.reading.sampling import Generation
 from infinipot.store import Card
+from infinipot.text.convert.apart import Part
+from infinipot.text.convert.kinds import Kind
 
 log = logging.getLogger("infinipot.server")
 
@@ -92,6 +94,8 @@ class ReadIntoPot:
     append: bool = False
     replace: bool = False
     catalyst: str = "general"
+    kind: Kind = "text"
+    parts: Sequence[Part] = ()  # of a document that was made text
 
 
 Request = ChatRequest | CompletionRequest | ReadIntoPot

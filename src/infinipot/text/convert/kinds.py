@@ -7,6 +7,7 @@ from infinipot.errors import InputError
 from infinipot.text.files import READABLE
 
 Kind = Literal["text", "markdown", "html", "pdf", "zip"]
+CONVERTED: tuple[Kind, ...] = ("html", "pdf", "zip")  # to be made text first; the others are text
 HEAD = 1024  # bytes that tell what a file is
 
 _SUFFIXES: dict[str, Kind] = {
@@ -60,6 +61,13 @@ def kind_of(head: bytes, name: str, mime: str = "") -> Kind:
     if meant == "text" and (_is_page(head, mime) or mime == "application/xhtml+xml"):
         return "html"
     return "markdown" if meant == "text" and mime == "text/markdown" else meant
+
+
+def kind_of_upload(head: bytes, name: str, mime: str, title: str) -> Kind:
+    """Return what an upload is; its title's ending tells a page of the web, or Markdown, from other text."""
+    found = kind_of(head, name, "" if mime == "application/octet-stream" else mime)
+    meant = _SUFFIXES.get(PurePosixPath(title).suffix.lower(), "text")
+    return meant if found == "text" and meant in ("html", "markdown") else found
 
 
 def _is_page(head: bytes, mime: str) -> bool:

@@ -11,6 +11,7 @@ import zlib
 from collections.abc import Callable, Iterator
 from typing import BinaryIO
 
+from infinipot.common.atomic_files import reason
 from infinipot.errors import ConfigError, InputError
 from infinipot.text.convert import html, pdf, zipped
 from infinipot.text.convert.apart import NO_MEMORY
@@ -86,6 +87,8 @@ def main() -> int:
         tell({"error": error.problem, "remedy": error.remedy})
     except ConfigError as error:  # a package that is missing
         tell({"missing": error.problem, "remedy": error.remedy})
+    except OSError as error:  # of what is written; of what is read it is an InputError
+        tell({"error": f"cannot write the text of {name}", "remedy": reason(error)})
     except MemoryError:
         return NO_MEMORY
     else:
