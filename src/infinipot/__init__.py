@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from infinipot.hf.generate import generate_inputs as generate_inputs
     from infinipot.reading.answer import answer_all as answer_all
     from infinipot.reading.answer import ask_all as ask_all
+    from infinipot.reading.grammar import Grammar as Grammar
     from infinipot.reading.progress import Progress as Progress
     from infinipot.reading.reader import Reader as Reader
     from infinipot.reading.sampling import Generation as Generation
@@ -26,6 +27,7 @@ __version__ = "0.1.0"
 _HOME = {
     "Engine": "engine",
     "Generation": "reading.sampling",
+    "Grammar": "reading.grammar",
     "InfiniPotError": "errors",
     "PotConfig": "core.config",
     "Progress": "reading.progress",

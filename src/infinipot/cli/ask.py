@@ -19,12 +19,12 @@ from infinipot.cli.screen import (
 )
 from infinipot.errors import InputError
 from infinipot.reading.catalyst import QUESTION, catalyst_text
-from infinipot.recipes.options import ANSWER, FILES, JSON, READING, STORE
+from infinipot.recipes.options import ANSWER, FILES, JSON, READING, SCHEMA, STORE
 
 Question = Annotated[str, typer.Argument(help="What to ask.")]
 
 
-@with_options(*FILES, g.POT, STORE, *READING, *ANSWER, JSON)
+@with_options(*FILES, g.POT, STORE, *READING, *ANSWER, SCHEMA, JSON)
 def ask(question: Question, *, given: Given) -> None:
     """Read text of any length in a pot of fixed size, or take a kept pot; then answer a question about it."""
     catalyst_text(given["catalyst"] or QUESTION, question)
@@ -33,11 +33,13 @@ def ask(question: Question, *, given: Given) -> None:
     pot, kept = given["pot"], g.pot_of(given)
     text = g.Text.of_files(given) if kept is None else None
     asked = kept.recipe() if kept else g.recipe_of(given, QUESTION)
-    wanted = g.generation_of(given)
+    wanted = g.generation_of(given, given["schema"])
     clock = [time.perf_counter()]
     engine, recipe = g.opened(given, kept, asked)
     reader = g.reader_of(given, engine, recipe, question)
     reader.check(question, wanted.max_new_tokens)
+    if wanted.grammar is not None:  # refused now, not after a long text
+        wanted.grammar.constraint(reader.tokenizer, reader.model.vocabulary)
     clock.append(time.perf_counter())
     if kept:
         kept.into(reader, engine, recipe)

@@ -1,9 +1,11 @@
 """From what was typed to a recipe, an engine and the way of answering; and the text, or kept pot, to ask."""
 
+import json
 import sys
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from infinipot.cli.expand import Given
 from infinipot.cli.screen import note
@@ -45,11 +47,23 @@ def recipe_of(given: Given, otherwise: str = "general") -> "Recipe":
     return found if given["catalyst"] else replace(found, catalyst=otherwise)
 
 
-def generation_of(given: Given) -> "Generation":
-    """Return how the answer is to be generated."""
+def generation_of(given: Given, schema: Path | None = None) -> "Generation":
+    """Return how the answer is to be generated, by the JSON schema of a file if one is named."""
+    from infinipot.reading.grammar import Grammar
     from infinipot.reading.sampling import Generation
 
-    return Generation(**given.of(one for one in ANSWER if one.name in given.values))
+    grammar = None if schema is None else Grammar.json(read_schema(schema))
+    return Generation(**given.of(one for one in ANSWER if one.name in given.values), grammar=grammar)
+
+
+def read_schema(path: Path) -> Any:
+    """Return the JSON of a file, or say in one line why that cannot be."""
+    try:
+        return json.loads(path.read_text("utf-8"))
+    except (OSError, ValueError) as error:
+        why = getattr(error, "strerror", None) or f"it is not JSON: {error}"
+        remedy = "give a file with a JSON schema"
+        raise InputError(f"cannot read {path} ({why})", field="schema", remedy=remedy) from error
 
 
 @dataclass(frozen=True)

@@ -72,6 +72,15 @@ class HFTokenizer:
         """Transformers' own tokenizer, for libraries that know no other."""
         return self._hf
 
+    @property
+    def control_ids(self) -> frozenset[int]:
+        """Ids that no text yields."""
+        return self._control
+
+    def spellings(self) -> str:
+        """Return the tokenizer's own file."""
+        return str(self._hf.backend_tokenizer.to_str())
+
     def encode(self, text: str) -> list[int]:
         """Ids of the text alone: nothing added, and no control token whatever it spells."""
         return self._guarded(text)[0]

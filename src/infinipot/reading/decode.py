@@ -134,6 +134,7 @@ class DecodeBatch:
                 self.drop(one)
                 found.append((one, None))
                 continue
+            one.note(token)
             one.left -= 1
             one.session.set_pending(token)
             self._unwritten[one] = (row, token)
@@ -178,7 +179,8 @@ def _logits(sequences: Several[Sequence]) -> Tensor:
 def _sampled(sequences: Several[Sequence]) -> Tensor:
     """The next token of every sequence [N], on the device."""
     if all(one.wanted.temperature == 0 for one in sequences):
-        return sample(_logits(sequences))
+        rows = [one.allowed_logits() for one in sequences]
+        return sample(rows[0] if len(rows) == 1 else torch.cat(rows))
     return torch.cat([one.sample() for one in sequences])
 
 

@@ -264,8 +264,11 @@ class Reader:
         self, prompt: Several[int], generation: Generation, final: bool = False, index: int = 0
     ) -> Sequence:
         """Write a prompt; return the sequence of its answer, to be decoded alone or with others."""
+        constraint = None
+        if generation.grammar is not None:  # before the prompt is written: it may be refused
+            constraint = generation.grammar.constraint(self.tokenizer, self.model.vocabulary)
         begun = self.begin_answer(prompt, generation.max_new_tokens, final)
-        return Sequence(self.session, *begun, generation, self.tokenizer.stop_ids, index)
+        return Sequence(self.session, *begun, generation, self.tokenizer.stop_ids, index, constraint)
 
     def begin_answer(self, prompt: Several[int], most: int, final: bool) -> tuple[Tensor, bool]:
         """Write a prompt that an answer of up to `most` tokens follows, as `sequence.begin` does."""

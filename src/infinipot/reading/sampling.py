@@ -6,6 +6,7 @@ import torch
 from torch import Tensor
 
 from infinipot.errors import check
+from infinipot.reading.grammar import Grammar
 
 
 @dataclass(frozen=True)
@@ -16,6 +17,8 @@ class Generation:
     temperature: float = 0.0
     seed: int | None = None
     top_p: float = 1.0  # only the likeliest tokens that have this much of the probability together
+    grammar: Grammar | None = None  # what the answer must look like
+    logprobs: int | None = None  # tell each token's log probability, and those of so many likeliest ones
 
     def __post_init__(self) -> None:
         check(self.max_new_tokens >= 1, "max_new_tokens", self.max_new_tokens, "use at least 1")

@@ -1,8 +1,12 @@
 """One answer on its way: which token comes next, how many may follow, whether the answer may fill the pot."""
 
+from dataclasses import dataclass
+
+import torch
 from torch import Tensor
 
 from infinipot.reading import room
+from infinipot.reading.grammar import Constraint
 from infinipot.reading.sampling import Generation, sample
 from infinipot.reading.session import PotSession
 
@@ -31,6 +35,15 @@ def begin(session: PotSession, prompt: list[int], most: int, final: bool) -> tup
     return hidden[:, -1:], exhausts_pot
 
 
+@dataclass(frozen=True)
+class TokenScore:
+    """How likely a token was to the model, whatever the temperature or a grammar made of it."""
+
+    token: int
+    logprob: float
+    likeliest: tuple[tuple[int, float], ...]  # tokens, and the log probability of each
+
+
 class Sequence:
     """One answer: the session it is written into, the next token's logits, and how many tokens may follow."""
 
@@ -42,9 +55,12 @@ class Sequence:
         wanted: Generation,
         stop_ids: frozenset[int],
         index: int = 0,
+        constraint: Constraint | None = None,
     ) -> None:
         self.session, self.exhausts_pot, self.index = session, exhausts_pot, index
         self.wanted, self.left, self.stop_ids = wanted, wanted.max_new_tokens, stop_ids
+        self.constraint = constraint
+        self.score: TokenScore | None = None  # of the last token, if wanted
         self.source = wanted.generator(hidden.device)
         self.logits = session.model.logits(hidden[:, -1])  # [1, V] of the next token
         self.needs_novelty = "novelty" in session.needs and not exhausts_pot
@@ -59,9 +75,23 @@ class Sequence:
         """Say whether tokens may be written at fixed shapes, as captured graphs want."""
         return self.session.at_fixed_shapes(self.exhausts_pot)
 
+    def allowed_logits(self) -> Tensor:
+        """The logits [1, V] that the next token is chosen by."""
+        return self.logits if self.constraint is None else self.constraint.masked(self.logits)
+
+    def note(self, token: int) -> None:
+        """Take note of the next token, once the host knows it, while the logits are those it came from."""
+        if self.constraint is not None:
+            self.constraint.take(token)
+        if self.wanted.logprobs is not None:
+            shares = torch.log_softmax(self.logits[0].float(), -1)
+            values, tokens = shares.topk(min(self.wanted.logprobs, len(shares)))
+            likeliest = tuple(zip(tokens.tolist(), values.tolist(), strict=True))
+            self.score = TokenScore(token, float(shares[token]), likeliest)
+
     def sample(self) -> Tensor:
         """The next token [1], on the device."""
-        return sample(self.logits, self.wanted.temperature, self.source, self.wanted.top_p)
+        return sample(self.allowed_logits(), self.wanted.temperature, self.source, self.wanted.top_p)
 
     def advance(self, token: int) -> None:
         """Write a token alone, distilling when that fills the pot."""

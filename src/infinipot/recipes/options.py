@@ -5,6 +5,7 @@ A new option of a recipe is declared in `SIZES`, is a field of `core.config.PotC
 
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 from infinipot.core.config import ALL, DEFAULT_CAPACITY
@@ -66,6 +67,7 @@ ANSWER = (
     Option("temperature", float, 0.0, "0 always takes the likeliest token.", REPLY),
     Option("seed", int, None, "Makes sampling repeatable.", REPLY),
 )
+SCHEMA = Option("schema", Path, None, "File with a JSON schema that the answer must follow.", REPLY)
 JSON = Option("json", bool, False, "Print exactly one JSON document.", REPLY)
 _TEXT = "Text, Markdown, HTML, PDF, DOCX or EPUB; a folder, pattern or URL; repeat for several, - for input."
 _PRIVATE = "Read a URL at an address of a private network too, such as http://localhost."

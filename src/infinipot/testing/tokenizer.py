@@ -6,7 +6,7 @@ transformers, nor of any real vocabulary.
 
 from collections.abc import Iterable, Iterator, Sequence
 
-from infinipot.text.tokenizer import CHAT_ASK_BEFORE, PLAIN, Format, Frame, around
+from infinipot.text.tokenizer import CHAT_ASK_BEFORE, PLAIN, Format, Frame, Spellings, around
 
 BEGIN, END, USER, ASSISTANT = 256, 257, 258, 259
 
@@ -19,6 +19,12 @@ class ByteTokenizer:
 
     vocab_size = 260
     stop_ids = frozenset({END})
+    control_ids = frozenset({BEGIN, END, USER, ASSISTANT})
+
+    def spellings(self) -> Spellings:
+        """Return what every id stands for."""
+        names = (b"<begin>", b"<end>", b"<user>", b"<assistant>")
+        return Spellings((*(bytes([byte]) for byte in range(256)), *names), tuple(sorted(self.control_ids)))
 
     def encode(self, text: str) -> list[int]:
         """Ids of the text alone: its bytes, so never a control id."""

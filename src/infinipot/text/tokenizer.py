@@ -26,6 +26,14 @@ class Frame:
     stop_strings: tuple[str, ...] = ()  # texts that end an answer where the format has no token for it
 
 
+@dataclass(frozen=True)
+class Spellings:
+    """What every id of a small vocabulary stands for."""
+
+    bytes: tuple[bytes, ...]
+    control: tuple[int, ...]  # ids that are no text
+
+
 def around(roles: Sequence[str], frame: Frame) -> list[tuple[int, ...]]:
     """The ids before each message, and after the last, where a format knows only questions and answers.
 
@@ -55,6 +63,13 @@ class Tokenizer(Protocol):
     @property
     def stop_ids(self) -> frozenset[int]:
         """Ids that end an answer."""
+
+    @property
+    def control_ids(self) -> frozenset[int]:
+        """Ids that no text yields."""
+
+    def spellings(self) -> str | Spellings:
+        """What every id stands for: a `tokenizer.json`, or a list."""
 
     def encode(self, text: str) -> list[int]:
         """Ids of the text alone; no text can yield a control token."""

@@ -201,3 +201,23 @@ def test_ctrl_c_while_reading_is_one_line(model: str) -> None:
     assert err.decode().splitlines()[-1] == "infinipot: interrupted"
     assert b"Traceback" not in err
     assert out == b""
+
+
+def test_ask_follows_a_schema(model: str, text: str, tmp_path: Path) -> None:
+    schema = tmp_path / "schema.json"
+    wanted = {"type": "object", "properties": {"sure": {"type": "boolean"}}, "required": ["sure"]}
+    schema.write_text(json.dumps(wanted | {"additionalProperties": False}))
+    words = ["ask", "Is it?", "--file", text, "--model", model, "--capacity", "192", "--schema", str(schema)]
+    done = run(*words, "--json", "--temperature", "1", "--seed", "1")
+    assert done.returncode == 0, done.stderr
+    assert isinstance(json.loads(json.loads(done.stdout)["answer"])["sure"], bool)
+    for content, says in (("{", "is not JSON"), ('{"type": "x"}', "cannot be followed"), ("[]", "an object")):
+        schema.write_text(content)
+        done = run(*words)
+        assert (done.returncode, says in done.stderr.decode(), b"Traceback" in done.stderr) == (
+            2,
+            True,
+            False,
+        )
+    schema.unlink()
+    assert b"cannot read" in run(*words).stderr
