@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from infinipot.cli.expand import Given
 from infinipot.cli.screen import note
-from infinipot.errors import ConfigError, InputError, StoreError
+from infinipot.errors import ConfigError, InputError
 from infinipot.models import catalog
 from infinipot.recipes.option import Option
 from infinipot.recipes.options import ANSWER, DECLARED, FORMAT, METHOD
@@ -125,18 +125,11 @@ class Kept:
 
     def into(self, reader: "Reader", engine: "Engine", recipe: "Recipe") -> None:
         """Put the pot into a reader, if they belong together."""
-        from infinipot.store.match import require
+        from infinipot.store.match import put_into
 
-        require(self.card, engine, recipe, self.name)
-        state, card = self.store.load(self.name)
-        if card != self.card:  # replaced since it was looked at
-            require(card, engine, recipe, self.name)
-        reader.restore(state)
-        try:
-            reader.archive = self.store.archive(self.name, card)
-        except StoreError as error:  # the pot itself is whole
-            reader.archive = None
-            note(f"{error}: nothing is recalled, the answer is from the pot alone")
+        _, problem = put_into(reader, self.store, self.name, engine, recipe, self.card)
+        if problem:
+            note(f"{problem}: nothing is recalled, the answer is from the pot alone")
 
 
 def pot_of(given: Given) -> Kept | None:

@@ -5,7 +5,21 @@ import sys
 import typer
 
 from infinipot import __version__
-from infinipot.cli import ask, bench, chat, demo, eval, harness, inspect, models, pots, read, recipes, serve
+from infinipot.cli import (
+    ask,
+    bench,
+    chat,
+    demo,
+    eval,
+    harness,
+    inspect,
+    mcp,
+    models,
+    pots,
+    read,
+    recipes,
+    serve,
+)
 from infinipot.cli.expand import flag
 from infinipot.common.out_of_memory import out_of_memory
 from infinipot.errors import InfiniPotError
@@ -22,7 +36,7 @@ for command in (ask.ask, bench.bench, chat.chat, demo.demo, inspect.inspect, rea
 app.command("eval")(eval.evaluate)
 passing = app.command("harness", help=harness.HELP, context_settings=harness.CONTEXT, no_args_is_help=True)
 passing(harness.harness)
-for command in (eval.report, serve.serve):
+for command in (eval.report, mcp.mcp, serve.serve):
     app.command(command.__name__)(command)
 app.add_typer(models.app, name="models")
 app.add_typer(pots.app, name="pots")

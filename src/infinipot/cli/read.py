@@ -1,8 +1,6 @@
 """`infinipot read`: read files of any length into a pot, and keep the pot."""
 
-import hashlib
 import time
-from collections.abc import Iterable, Iterator
 from itertools import chain
 
 from infinipot.cli import given as g
@@ -13,7 +11,7 @@ from infinipot.reading.catalyst import catalyst_text
 from infinipot.recipes.option import Option
 from infinipot.recipes.options import FILES, JSON, READING, STORE
 from infinipot.store import open_store
-from infinipot.text.files import title
+from infinipot.text.files import Hashed, title
 
 KEEPING = (
     Option("save", str, None, "Keep the pot under this name.", metavar="NAME"),
@@ -43,7 +41,7 @@ def read(*, given: Given) -> None:
         if kept:
             kept.into(reader, engine, recipe)
         clock.append(time.perf_counter())
-        source = Source(chain(["\n\n"], text.pieces) if kept else text.pieces)  # as between files
+        source = Hashed(chain(["\n\n"], text.pieces) if kept else text.pieces)  # as between files
         watch_reading(reader, g.Text(source, text.total))
         clock.append(time.perf_counter())
         before = kept.card if kept else None
@@ -79,17 +77,3 @@ def target(given: Given) -> str:
     if append is not None and given["replace"]:
         raise InputError("`append` replaces nothing", field="replace", remedy="leave out `replace`")
     return str(append if save is None else save)
-
-
-class Source:
-    """Passes text through, and knows its digest and size at its end."""
-
-    def __init__(self, pieces: Iterable[str]) -> None:
-        self._pieces, self.digest, self.bytes = pieces, hashlib.sha256(), 0
-
-    def __iter__(self) -> Iterator[str]:
-        for piece in self._pieces:
-            data = piece.encode()
-            self.digest.update(data)
-            self.bytes += len(data)
-            yield piece

@@ -14,6 +14,7 @@ from infinipot.errors import ConfigError, StoreError
 from infinipot.models import fingerprint
 from infinipot.reading.reader import Reader
 from infinipot.recipes.recipe import Recipe
+from infinipot.store.base import PotStore
 from infinipot.store.card import FORMAT, Card, Encoding, joined, now, plain
 from infinipot.text.files import title
 
@@ -121,6 +122,27 @@ def _sized(told: Mapping[str, Any]) -> dict[str, Any]:
     told = {**asdict(PotConfig()), **told}
     half = told["capacity"] // 2 if isinstance(told["capacity"], int) else None
     return {**told, "keep": half if told["keep"] is None else told["keep"]}
+
+
+def put_into(
+    reader: Reader, store: PotStore, name: str, engine: "Engine", recipe: Recipe, known: Card | None = None
+) -> tuple[Card, str]:
+    """Put a kept pot and its archive into a reader, if they belong together; `known` is its card so far.
+
+    Returns the pot's card, and why nothing can be recalled where its archive is not whole.
+    """
+    if known is not None:
+        require(known, engine, recipe, name)  # before gigabytes are loaded
+    state, card = store.load(name)
+    if card != known:
+        require(card, engine, recipe, name)
+    reader.restore(state)
+    try:
+        reader.archive = store.archive(name, card)
+    except StoreError as error:  # the pot itself is whole
+        reader.archive = None
+        return card, str(error)
+    return card, ""
 
 
 def require(card: Card, engine: "Engine", recipe: Recipe, name: str) -> None:

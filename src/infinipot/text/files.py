@@ -1,6 +1,7 @@
 """Files and streams to characters: strict UTF-8 or an error that says what to do; nothing altered."""
 
 import codecs
+import hashlib
 import os
 import re
 import stat
@@ -55,6 +56,20 @@ def named(pieces: Iterable[str], source: str) -> Iterator[str]:
             piece = Piece(piece)
             piece.source = source
         yield piece
+
+
+class Hashed:
+    """Passes the pieces of a text on, and knows its digest and its size in bytes at its end."""
+
+    def __init__(self, pieces: Iterable[str]) -> None:
+        self._pieces, self.digest, self.bytes = pieces, hashlib.sha256(), 0
+
+    def __iter__(self) -> Iterator[str]:
+        for piece in self._pieces:
+            data = piece.encode()
+            self.digest.update(data)
+            self.bytes += len(data)
+            yield piece
 
 
 class Decoder:
