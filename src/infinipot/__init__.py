@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from infinipot.reading.reader import Reader as Reader
     from infinipot.reading.sampling import Generation as Generation
     from infinipot.recipes.recipe import Recipe as Recipe
+    from infinipot.text.documents import documents as documents
 
 __version__ = "0.1.0"
 
@@ -36,6 +37,7 @@ _HOME = {
     "answer_all": "reading.answer",
     "ask_all": "reading.answer",
     "attach": "engine",
+    "documents": "text.documents",
     "generate_inputs": "hf.generate",
     "load": "engine",
     "open_engine": "engine",

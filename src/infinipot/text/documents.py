@@ -179,6 +179,15 @@ class Finder:
             yield data
 
 
+def documents(*names: str | os.PathLike[str], allow_private: bool = False) -> Iterator[str]:
+    """Return the text of files, folders, patterns and addresses, for `reader.read(documents("report.pdf"))`.
+
+    Everything is looked at before this returns; pages, chapters and sections become places of passages.
+    """
+    found = Finder(addresses=Bounds(private=allow_private)).find([os.fspath(name) for name in names])
+    return found.pieces()
+
+
 def stored(path: Path, kind: Kind, parts: Sequence[apart.Part], title: str) -> Iterator[str]:
     """Yield the text of a file whose kind is known, or of a document that was made text, by a title."""
     text = read_text(path)

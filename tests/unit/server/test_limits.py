@@ -15,6 +15,7 @@ import anyio
 import httpx
 import pytest
 
+import small_documents as documents
 from fake_scheduler import FakeScheduler
 from infinipot.server.http import limits
 from infinipot.server.http.errors import ApiError
@@ -50,6 +51,12 @@ REBOUND = {"headers": {"Host": "evil.example"}}
 
 
 Call = tuple[str, str, str, dict[str, Any], int]
+BOMB = documents.zipped({"word/document.xml": bytes(64 * 2**20)})
+LAUGHS = documents.zipped(
+    {"word/document.xml": '<!DOCTYPE x [<!ENTITY a "ha"><!ENTITY b "&a;&a;">]><x>&b;</x>'}
+)
+LOCKED = documents.locked_pdf([["x"]], "secret")
+OUTSIDE = documents.epub({"../../../../etc/passwd": ""})
 HOSTILE: list[Call] = [
     ("no body", "POST", CHAT, {"headers": JSON}, 400),
     ("not JSON", "POST", CHAT, raw("{'messages': 1}"), 400),
@@ -97,6 +104,15 @@ HOSTILE: list[Call] = [
     ("an upload to ..%5cx", "POST", "/v1/pots/..%5cx", {"content": b"text"}, 400),
     ("an upload that is binary", "POST", "/v1/pots/a", {"content": b"\0\1\2"}, 400),
     ("an upload in Latin-1", "POST", "/v1/pots/a", {"content": b"caf\xe9"}, 400),
+    ("a damaged PDF", "POST", "/v1/pots/a", {"content": b"%PDF-1.7 \0\1\2"}, 400),
+    ("a PDF of pictures alone", "POST", "/v1/pots/a", {"content": documents.pdf([[]], "0 0 9 9 re f")}, 400),
+    ("a PDF with a password", "POST", "/v1/pots/a", {"content": LOCKED}, 400),
+    ("a zip bomb as DOCX", "POST", "/v1/pots/a", {"content": BOMB}, 400),
+    ("a DOCX with a billion laughs", "POST", "/v1/pots/a", {"content": LAUGHS}, 400),
+    ("an EPUB that leads out of itself", "POST", "/v1/pots/a", {"content": OUTSIDE}, 400),
+    ("a zip file that ends early", "POST", "/v1/pots/a", {"content": BOMB[:50]}, 400),
+    ("a spreadsheet", "POST", "/v1/pots/a", {"content": documents.zipped({"xl/workbook.xml": "x"})}, 400),
+    ("a picture", "POST", "/v1/pots/a", {"content": b"\x89PNG\r\n\x1a\n"}, 400),
     ("an upload over the limit", "POST", "/v1/pots/a", {"content": b"x" * (2**20 + 1)}, 413),
     ("an upload that says 10^30 bytes", "POST", "/v1/pots/a", sent(b"x", Content_Length="1" + "0" * 30), 413),
     ("an upload that says -1 bytes", "POST", "/v1/pots/a", sent(b"x", Content_Length="-1"), 400),

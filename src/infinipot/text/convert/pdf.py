@@ -10,7 +10,7 @@ from infinipot.text.files import named
 
 _PASSWORD = 4  # PDFium's number for a password that is missing or wrong; an empty one was tried
 _HYPHEN = "\x02"  # PDFium's sign for a hyphen that only the end of a line put into a word
-_AGAIN = "open it in a viewer and save it again"
+_AGAIN = "fetch it again, or save it again from a viewer"
 _OCR = "it is scanned or drawn: make its pictures text first (OCR, such as `ocrmypdf IN.pdf OUT.pdf`)"
 
 
@@ -24,7 +24,7 @@ def convert(stream: BinaryIO, name: str) -> Iterator[str]:
     except pypdfium2.PdfiumError as error:
         if getattr(error, "err_code", 0) == _PASSWORD:
             raise InputError(f"{name} has a password", remedy="save a copy without one") from error
-        raise InputError(f"{name} is damaged: no PDF viewer's engine can open it", remedy=_AGAIN) from error
+        raise InputError(f"{name} is damaged, or not whole", remedy=_AGAIN) from error
     pictures, damaged, found = 0, 0, False
     for index in range(count):
         try:
