@@ -15,6 +15,7 @@ from infinipot.reading.progress import Progress
 from infinipot.server.scheduler.pot_library import tenant_store
 from infinipot.server.scheduler.requests import (
     Answered,
+    Event,
     Kept,
     Piece,
     Reading,
@@ -23,6 +24,7 @@ from infinipot.server.scheduler.requests import (
     RequestHandle,
 )
 from infinipot.store import Card, PotStore
+from infinipot.testing.tokenizer import ByteTokenizer
 
 PIECES = ("Hello", ", ", "wörld", ' "quoted"\n', "\u2028 end")
 SAID = "".join(PIECES)
@@ -41,6 +43,8 @@ class FakeScheduler:
         self.requests: list[Request] = []
         self.running = 0
         self.cancelled = 0
+        self.answer: list[Event] = [Piece(piece) for piece in PIECES]
+        self.finish: Any = "stop"
         self.stopped: float | None = None
 
     def start(self) -> None:
@@ -65,6 +69,9 @@ class FakeScheduler:
 
     def words(self, tenant: str, name: str) -> list[Word]:
         return [Word("Hello", 0, 5, 0.5, 1.25)]
+
+    def check_grammar(self, grammar: Any) -> None:
+        grammar.constraint(ByteTokenizer(), 260)
 
     def submit(self, request: Request) -> RequestHandle:
         if self.refuse is not None:
@@ -100,11 +107,11 @@ class FakeScheduler:
                 raise self.fail
             yield Kept(self._saved(request), request.name)
             return
-        for piece in PIECES:
-            yield Piece(piece)
+        for piece in self.answer:
+            yield piece
             if self.fail is not None:
                 raise self.fail
-        yield Answered("stop", 8, 2, len(PIECES))
+        yield Answered(self.finish, 8, 2, len(self.answer))
 
     def _saved(self, request: ReadIntoPot) -> Card:
         state = State({"x": torch.zeros(4)}, {"n": 1})

@@ -13,14 +13,14 @@ import json
 import re
 from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from dataclasses import replace
 from functools import cached_property
 from itertools import pairwise
 from typing import Any
 
 from infinipot.errors import ConfigError, InputError, ModelError
-from infinipot.text.tokenizer import CHAT_ASK_BEFORE, PLAIN, Format, Frame, around
+from infinipot.text.tokenizer import CHAT_ASK_BEFORE, PLAIN, Format, Frame, Tools, around
 from infinipot.text.windows import WINDOW, Encoded, encode_windows
 
 _USER, _ANSWER, _AGAIN = "QzUserTextQz", "QzAnswerTextQz", "QzSecondTextQz"
@@ -31,6 +31,7 @@ _BARE = dict.fromkeys(("add_special_tokens", "return_attention_mask", "return_to
 _BARE["verbose"] = False  # whatever the length
 _SURROGATE = re.compile("[\ud800-\udfff]")
 _BRACKETED = re.compile(r"<(?!0x[0-9A-F]{2}>)[^<>\s]+>")  # but not the byte tokens of SentencePiece
+_PLAIN_TEXT = re.compile("[!-~]+")  # spelt alike in every vocabulary
 # Control tokens by their names, for vocabularies that do not mark them (GGUF under transformers 5.17).
 _CONTROL_NAME = re.compile(r"<\|[^<>\s]+\|>|<(?:start|end)_of_\w+>")
 
@@ -78,8 +79,19 @@ class HFTokenizer:
         return self._control
 
     def spellings(self) -> str:
-        """Return the tokenizer's own file."""
-        return str(self._hf.backend_tokenizer.to_str())
+        """Return the tokenizer's own file, in which added tokens that are text are text as any other.
+
+        A reader of that file may take every added token for a control token: `<tool_call>` of Qwen's is none.
+        """
+        told = json.loads(self._hf.backend_tokenizer.to_str())
+        vocabulary = told["model"].get("vocab")
+        if isinstance(vocabulary, dict):
+            plain = [one for one in told["added_tokens"] if _PLAIN_TEXT.fullmatch(one["content"])]
+            text = [one for one in plain if not (one["special"] or one["id"] in self._control)]
+            # All of them, since those that stay would get other ids: the next ones after the vocabulary.
+            vocabulary.update({one["content"]: one["id"] for one in told["added_tokens"]})
+            told["added_tokens"] = [one for one in told["added_tokens"] if one not in text]
+        return json.dumps(told)
 
     def encode(self, text: str) -> list[int]:
         """Ids of the text alone: nothing added, and no control token whatever it spells."""
@@ -99,15 +111,17 @@ class HFTokenizer:
         """Return what goes around document, questions and answers in the named format."""
         return self._chat if format == "chat" else self._plain
 
-    def dialogue(self, roles: Sequence[str], format: Format) -> list[tuple[int, ...]]:
+    def dialogue(self, roles: Sequence[str], format: Format, tools: Tools = ()) -> list[tuple[int, ...]]:
         """Return what goes before each message of a conversation, and between the last and its answer.
 
         A template that refuses these roles gets the questions and answers alone, a system's message
-        before the question it precedes.
+        before the question it precedes. `tools` are told by the template, or refused.
         """
+        if tools:
+            self._require_tools(roles, format, tools)
         if format == "chat":
-            with suppress(ConfigError):
-                texts = self._render([f"QzText{index}Qz" for index in range(len(roles))], roles)
+            with nullcontext() if tools else suppress(ConfigError):
+                texts = self._render([f"QzText{index}Qz" for index in range(len(roles))], roles, tools)
                 parts = [self._part(text, first=not k, before_text=True) for k, text in enumerate(texts[:-1])]
                 return [*parts, self._part(texts[-1])]
         return around(roles, self.frame(format))
@@ -139,13 +153,23 @@ class HFTokenizer:
         before, after, again, then = (self._part(text, before_text=not k % 2) for k, text in enumerate(texts))
         return Frame(opening, before, after, again, then)
 
-    def _render(self, contents: Sequence[str], roles: Sequence[str] = _TURNS) -> list[str]:
+    def _require_tools(self, roles: Sequence[str], format: Format, tools: Tools) -> None:
+        """Refuse tools that the model would never see, or that would speak as its control tokens do."""
+        names = [f"QzText{index}Qz" for index in range(len(roles))]
+        if format != "chat" or self._render(names, roles, tools) == self._render(names, roles):
+            raise InputError("this model's chat template takes no tools: leave them out")
+        if not self._control.isdisjoint(self._call(json.dumps(tools, ensure_ascii=False), control=True)[0]):
+            raise InputError("a tool spells one of the model's control tokens: describe the tool otherwise")
+
+    def _render(self, contents: Sequence[str], roles: Sequence[str] = _TURNS, tools: Tools = ()) -> list[str]:
         """Return the template's text around messages."""
         if not self._hf.chat_template:
             raise _unusable("this model has no chat template")
         messages = [{"role": r, "content": c} for r, c in zip(roles, contents, strict=False)]
         try:
-            text = self._hf.apply_chat_template(messages, tokenize=False, add_generation_prompt=True)
+            text = self._hf.apply_chat_template(
+                messages, tools=list(tools) or None, tokenize=False, add_generation_prompt=True
+            )
         except Exception as error:  # a template is a program of the model's author: anything can fail
             raise _unusable(f"this model's chat template fails ({error})") from error
         parts = re.split("|".join(contents), text)

@@ -4,9 +4,10 @@ For tests of code that uses a tokenizer, here and in other projects. Deliberatel
 transformers, nor of any real vocabulary.
 """
 
+import json
 from collections.abc import Iterable, Iterator, Sequence
 
-from infinipot.text.tokenizer import CHAT_ASK_BEFORE, PLAIN, Format, Frame, Spellings, around
+from infinipot.text.tokenizer import CHAT_ASK_BEFORE, PLAIN, Format, Frame, Spellings, Tools, around
 
 BEGIN, END, USER, ASSISTANT = 256, 257, 258, 259
 
@@ -38,9 +39,11 @@ class ByteTokenizer:
         """Text of the ids; control ids have none."""
         return bytes(i for i in ids if i < BEGIN).decode(errors="replace")
 
-    def dialogue(self, roles: Sequence[str], format: Format) -> list[tuple[int, ...]]:
-        """Return what goes before each message, and after the last."""
-        return around(roles, self.frame(format))
+    def dialogue(self, roles: Sequence[str], format: Format, tools: Tools = ()) -> list[tuple[int, ...]]:
+        """Return what goes before each message, and after the last; tools are told as JSON, first of all."""
+        found = around(roles, self.frame(format))
+        told = self.encode(json.dumps(list(tools))) if tools else ()
+        return [(*found[0], *told), *found[1:]]
 
     def frame(self, format: Format) -> Frame:
         """Return what goes around document, questions and answers in the named format."""

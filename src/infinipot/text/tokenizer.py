@@ -3,12 +3,13 @@
 `infinipot.hf.tokenizer` and `infinipot.testing.tokenizer` bring real ones.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Literal, Protocol
+from typing import Any, Literal, Protocol
 
 Format = Literal["chat", "plain"]
+Tools = Sequence[Mapping[str, Any]]  # functions a model may call, as OpenAI describes them
 
 CHAT_ASK_BEFORE = "\n\n"
 PLAIN = ("\n", "", "\n\n", "\n")  # before and after the first question, before and after each further one
@@ -83,5 +84,5 @@ class Tokenizer(Protocol):
     def frame(self, format: Format) -> Frame:
         """The ids that go around document, questions and answers."""
 
-    def dialogue(self, roles: Sequence[str], format: Format) -> list[tuple[int, ...]]:
+    def dialogue(self, roles: Sequence[str], format: Format, tools: Tools = ()) -> list[tuple[int, ...]]:
         """The ids before each message of a conversation, and those between the last one and its answer."""

@@ -91,12 +91,13 @@ def test_completions(client: Client) -> None:
 @pytest.mark.parametrize(
     "field",
     [
-        {"tools": [{"type": "function"}]},
         {"functions": [{}]},
-        {"tool_choice": "required"},
-        {"response_format": {"type": "json_object"}},
-        {"logprobs": True},
-        {"top_logprobs": 3},
+        {"function_call": {"name": "f"}},
+        {"prediction": {}},
+        {"reasoning_effort": "low"},
+        {"web_search_options": {}},
+        {"modalities": ["audio"]},
+        {"verbosity": "low"},
         {"logit_bias": {"5": 1}},
         {"presence_penalty": 0.5},
         {"frequency_penalty": -1},
@@ -123,7 +124,15 @@ def test_what_asks_for_nothing_is_accepted(client: Client) -> None:
 @pytest.mark.parametrize(
     ("fields", "param"),
     [
-        ({"n": 2}, "n"),
+        ({"n": 17}, "n"),
+        ({"top_logprobs": 21, "logprobs": True}, "top_logprobs"),
+        ({"logprobs": 2}, "logprobs"),
+        ({"tools": [{"type": "function"}]}, "tools"),
+        ({"tools": [{"type": "code_interpreter"}]}, "tools"),
+        ({"tools": [{"type": "function", "function": {"name": "a b"}}]}, "tools"),
+        ({"tool_choice": "any"}, "tool_choice"),
+        ({"response_format": {"type": "xml"}}, "response_format"),
+        ({"response_format": "json"}, "response_format"),
         ({"n": True}, "n"),
         ({"max_tokens": 0}, "max_tokens"),
         ({"max_tokens": "5"}, "max_tokens"),
@@ -272,10 +281,10 @@ def test_a_client_that_leaves_gives_its_request_up(
 def test_a_long_wait_is_kept_open_by_comments(
     client: Client, scheduler: FakeScheduler, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from infinipot.server.http import service
+    from infinipot.server.http import streams
 
-    monkeypatch.setattr(service, "KEEP_ALIVE_S", 0.05)
-    monkeypatch.setattr(service, "PEEK_S", 0.01)
+    monkeypatch.setattr(streams, "KEEP_ALIVE_S", 0.05)
+    monkeypatch.setattr(streams, "PEEK_S", 0.01)
     scheduler.pause = 0.2
     text = client.chat(stream=True).text
     assert ": keep-alive" in text

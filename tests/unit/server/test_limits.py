@@ -19,8 +19,7 @@ import small_documents as documents
 from fake_scheduler import FakeScheduler
 from infinipot.server.http import limits
 from infinipot.server.http.errors import ApiError
-from infinipot.server.http.limits import check_structure
-from infinipot.server.http.service import UploadPlaces
+from infinipot.server.http.limits import UploadPlaces, check_structure
 from infinipot.server.settings import Settings
 
 from .conftest import Client, calling, made

@@ -17,7 +17,7 @@ import pytest
 from fake_scheduler import FakeScheduler, uploads_in
 from infinipot.errors import StoreError
 from infinipot.server.http import uploads
-from infinipot.server.http.service import UploadPlaces
+from infinipot.server.http.limits import UploadPlaces
 from infinipot.server.scheduler.requests import FaultError, ReadIntoPot
 from infinipot.server.settings import Settings
 

@@ -4,6 +4,9 @@ import asyncio
 import codecs
 import re
 import time
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 from starlette.datastructures import Headers
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -90,6 +93,25 @@ class LimitsMiddleware:
             self._held -= len(body)
             raise
         return whole
+
+
+class UploadPlaces:
+    """Places for uploads, which fill a disk; of several tenants none can take them all."""
+
+    def __init__(self, most: int, shared: bool) -> None:
+        self._most, self._of_one = most, max(1, most - 1) if shared else most
+        self._taken: Counter[str] = Counter()
+
+    @contextmanager
+    def place(self, tenant: str) -> Iterator[None]:
+        """Take a place until the upload is whole or dropped, or say that there is none."""
+        if self._taken.total() >= self._most or self._taken[tenant] >= self._of_one:
+            raise ApiError(429, "too many uploads at once: try again", code="busy", retry_s=5)
+        self._taken[tenant] += 1
+        try:
+            yield
+        finally:
+            self._taken[tenant] -= 1
 
 
 class Pace:

@@ -14,8 +14,9 @@ from starlette.responses import JSONResponse, Response
 
 from infinipot.errors import StoreError
 from infinipot.server.http.errors import ApiError
-from infinipot.server.http.schema import pot_object, reading_object
-from infinipot.server.http.service import SSE, Caller, EventStream, Sent, sent
+from infinipot.server.http.objects import pot_object, reading_object
+from infinipot.server.http.service import Caller
+from infinipot.server.http.streams import SSE, EventStream, Sent, sent
 from infinipot.server.http.uploads import UPLOAD, exported, received
 from infinipot.server.scheduler.requests import Event, Kept, Reading, ReadIntoPot
 from infinipot.store import Card, PotStore
@@ -139,18 +140,18 @@ async def _read(caller: Caller, streamed: bool, **wanted: Any) -> Response:
         text = await stack.enter_async_context(received(request, service, text=True))
         wanted |= {"file": text.path, "sha256": text.digest.hexdigest(), "bytes": text.bytes}
         wanted |= {"kind": text.kind, "parts": text.parts}
-        handle = service.submit(ReadIntoPot(caller.tenant, **wanted))
+        handles = await service.submit([ReadIntoPot(caller.tenant, **wanted)])
         if not streamed and "text/event-stream" not in request.headers.get("accept", ""):
-            _, kept = await caller.outcome(handle, Kept)
+            kept = (await caller.outcomes(handles, Kept))[0].end
             return JSONResponse(pot_object(kept.name, kept.card), 201)
 
-        def render(event: Event) -> Iterator[Sent]:
+        def render(event: Event, _: int) -> Iterator[Sent]:
             if isinstance(event, Reading):
                 yield sent(reading_object(event, text.bytes), "progress")
             elif isinstance(event, Kept):
                 yield sent(pot_object(event.name, event.card), "done")
 
-        answer = await EventStream(service, handle, render, error="error").peek()
+        answer = await EventStream(service, handles, render, error="error").peek()
         answer.status_code, answer.after = 201, stack.pop_all().aclose  # the file is still being read
         return answer
 

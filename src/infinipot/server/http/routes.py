@@ -1,8 +1,7 @@
-"""How the server is and what it serves; answers, whole or streamed, in OpenAI's shapes; and the page."""
+"""How the server is and what it serves; and the page."""
 
 import asyncio
 import html
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -11,12 +10,10 @@ from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
 from starlette.responses import FileResponse, HTMLResponse, JSONResponse, Response
 
 from infinipot.server.http.errors import ApiError
-from infinipot.server.http.schema import Answer, AnswerBody, ChatBody, CompletionBody, model_object
-from infinipot.server.http.service import SSE, Caller, EventStream, Sent, Served, sent
-from infinipot.server.scheduler import requests
+from infinipot.server.http.objects import model_object
+from infinipot.server.http.service import Served
 
 router = APIRouter(tags=["server"])
-answers = APIRouter(prefix="/v1", tags=["answers"])
 page = APIRouter(include_in_schema=False)
 FOLDER = Path(__file__).parents[1] / "page"
 TYPES = {".html": "text/html", ".js": "text/javascript", ".css": "text/css", ".svg": "image/svg+xml"}
@@ -64,50 +61,6 @@ async def model(service: Served, name: str) -> dict[str, Any]:
     """Show a model."""
     service.check_model(name)
     return model_object(service.model, service.created)
-
-
-@answers.post("/chat/completions", responses={200: {"content": SSE, "description": "The answer."}})
-async def chat(caller: Caller, asked: ChatBody) -> Response:
-    """Answer the last message of a conversation of any length, about a kept pot if one is named."""
-    caller.service.check_model(asked.model)
-    if asked.pot is not None:
-        await caller.require(asked.pot)
-    messages = [message.plain() for message in asked.messages]
-    options = asked.options(caller.service.settings.max_tokens)
-    wanted = requests.ChatRequest(caller.tenant, messages, options, asked.pot, asked.keep)
-    return await _answer(caller, asked, wanted)
-
-
-@answers.post("/completions", responses={200: {"content": SSE, "description": "The text's continuation."}})
-async def completions(caller: Caller, asked: CompletionBody) -> Response:
-    """Go on from a text of any length."""
-    caller.service.check_model(asked.model)
-    options = asked.options(caller.service.settings.max_tokens)
-    text = asked.prompt if isinstance(asked.prompt, str) else asked.prompt[0]
-    return await _answer(caller, asked, requests.CompletionRequest(caller.tenant, text, options))
-
-
-async def _answer(caller: Caller, asked: AnswerBody, wanted: requests.Request) -> Response:
-    answer = Answer(caller.service.model, chat=isinstance(asked, ChatBody))
-    handle = caller.service.submit(wanted)
-    if not asked.stream:
-        return JSONResponse(answer.whole(*await caller.outcome(handle, requests.Answered)))
-    wants_usage = asked.stream_options is not None and asked.stream_options.include_usage
-    usage = {"usage": None} if wants_usage else {}
-
-    def render(event: requests.Event) -> Iterator[Sent]:
-        if isinstance(event, requests.Reading) and asked.return_progress:
-            yield sent(answer.progress(event) | usage)
-        elif isinstance(event, requests.Piece):
-            yield sent(answer.chunk(event.text) | usage)
-        elif isinstance(event, requests.Answered):
-            yield sent(answer.chunk(finish=event.finish) | usage | event.recalled)
-            if wants_usage:
-                yield sent(answer.usage(event))
-            yield {"data": "[DONE]"}
-
-    opening = [sent(answer.chunk("", role="assistant") | usage)] if answer.chat else []
-    return await EventStream(caller.service, handle, render, opening).peek()
 
 
 @page.get("/")

@@ -1,21 +1,16 @@
 """From a route to the scheduler and back, whole or as a stream: who asks, and what if the caller leaves."""
 
 import asyncio
-import json
 import time
-from collections import Counter
-from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager, suppress
-from typing import Annotated, Any, Self, TypeVar, cast
+from collections.abc import AsyncGenerator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Annotated, Generic, TypeVar, cast
 
 from fastapi import Depends, Request
-from sse_starlette import EventSourceResponse, ServerSentEvent
-from sse_starlette.sse import SendTimeoutError
-from starlette.types import Receive, Scope, Send
 
-from infinipot.errors import InfiniPotError
-from infinipot.server.http import errors
 from infinipot.server.http.errors import ApiError
+from infinipot.server.http.limits import UploadPlaces
 from infinipot.server.http.metrics import Metrics, RequestMetrics
 from infinipot.server.scheduler import requests
 from infinipot.server.scheduler.pot_library import tenant_store
@@ -25,30 +20,7 @@ from infinipot.store.base import check
 from infinipot.text.files import title
 
 T = TypeVar("T")
-KEEP_ALIVE_S = 15
-SEND_S = 60.0  # a client that takes nothing for so long is let go
-PEEK_S = 1.0  # how long a stream waits for its first event: an error then still has a status of its own
-SSE = {"text/event-stream": {"schema": {"type": "string"}}}  # for the OpenAPI document
-Sent = dict[str, str]  # "data", and "event" where it has a name
-
-
-class UploadPlaces:
-    """Places for uploads, which fill a disk; of several tenants none can take them all."""
-
-    def __init__(self, most: int, shared: bool) -> None:
-        self._most, self._of_one = most, max(1, most - 1) if shared else most
-        self._taken: Counter[str] = Counter()
-
-    @contextmanager
-    def place(self, tenant: str) -> Iterator[None]:
-        """Take a place until the upload is whole or dropped, or say that there is none."""
-        if self._taken.total() >= self._most or self._taken[tenant] >= self._of_one:
-            raise ApiError(429, "too many uploads at once: try again", code="busy", retry_s=5)
-        self._taken[tenant] += 1
-        try:
-            yield
-        finally:
-            self._taken[tenant] -= 1
+Numbered = tuple[int, requests.Event]
 
 
 class Service:
@@ -88,19 +60,31 @@ class Service:
         if self.obstacle:
             raise ApiError(503, self.obstacle, retry_s=5)
 
-    def submit(self, request: requests.Request) -> requests.RequestHandle:
-        """Hand in a request, or say why not."""
+    async def submit(self, several: Sequence[requests.Request]) -> list[requests.RequestHandle]:
+        """Hand in requests, all or none, or say why not."""
         self.check_open()
-        return self.scheduler.submit(request)
+        first = several[0]  # the others differ in their seeds
+        grammar = None if isinstance(first, requests.ReadIntoPot) else first.options.generation.grammar
+        if grammar is not None:  # of a wild schema it takes a second: away from the event loop
+            await asyncio.to_thread(self.scheduler.check_grammar, grammar)
+        handles: list[requests.RequestHandle] = []
+        try:
+            for request in several:
+                handles.append(self.scheduler.submit(request))
+        except BaseException:
+            for handle in handles:
+                handle.cancel()
+            raise
+        return handles
 
-    async def collect(self, handle: requests.RequestHandle, kind: type[T]) -> tuple[str, T]:
-        """Return the text and the last event of a request."""
-        text: list[str] = []
+    async def collect(self, handle: requests.RequestHandle, kind: type[T]) -> "Outcome[T]":
+        """Return all that comes of a request."""
+        parts: list[requests.Piece | requests.Call] = []
         async for event in self.events(handle):
-            if isinstance(event, requests.Piece):
-                text.append(event.text)
+            if isinstance(event, requests.Piece | requests.Call):
+                parts.append(event)
             elif isinstance(event, kind):
-                return "".join(text), event
+                return Outcome(parts, event)
         raise requests.FaultError("the request ended early: send it again")
 
     async def events(self, handle: requests.RequestHandle) -> AsyncGenerator[requests.Event, None]:
@@ -112,6 +96,48 @@ class Service:
                 yield event
         finally:
             handle.cancel()
+
+    async def merged(self, handles: Sequence[requests.RequestHandle]) -> AsyncGenerator[Numbered, None]:
+        """Yield what comes of several requests as it comes, with the number of the request."""
+        sources = [self.events(handle) for handle in handles]
+        waiting = {asyncio.ensure_future(anext(one, None)): index for index, one in enumerate(sources)}
+        try:
+            while waiting:
+                done, _ = await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
+                for task in sorted(done, key=lambda task: waiting[task]):
+                    index, event = waiting.pop(task), task.result()
+                    if event is not None:
+                        yield index, event
+                        waiting[asyncio.ensure_future(anext(sources[index], None))] = index
+        finally:
+            for task in waiting:
+                task.cancel()
+            await asyncio.gather(*waiting, return_exceptions=True)
+            for source in sources:
+                await source.aclose()
+
+
+@dataclass(frozen=True)
+class Outcome(Generic[T]):
+    """All that came of a request."""
+
+    parts: Sequence[requests.Piece | requests.Call]
+    end: T
+
+    @property
+    def text(self) -> str:
+        """The answer's text."""
+        return "".join(part.text for part in self.parts if isinstance(part, requests.Piece))
+
+    @property
+    def calls(self) -> list[requests.Call]:
+        """Functions to call."""
+        return [part for part in self.parts if isinstance(part, requests.Call)]
+
+    @property
+    def scored(self) -> list[requests.Scored]:
+        """The tokens, if they were wanted."""
+        return [one for part in self.parts if isinstance(part, requests.Piece) for one in part.scored]
 
 
 class _Caller:
@@ -129,9 +155,9 @@ class _Caller:
             said = f"there is no pot '{name}': GET /v1/pots lists yours"
             raise ApiError(404, said, param="pot", code="no_pot")
 
-    async def outcome(self, handle: requests.RequestHandle, kind: type[T]) -> tuple[str, T]:
-        """Return the text and the last event of a request; give the request up when the caller leaves."""
-        task = asyncio.ensure_future(self.service.collect(handle, kind))
+    async def outcomes(self, handles: Sequence[requests.RequestHandle], kind: type[T]) -> list[Outcome[T]]:
+        """Return all that comes of requests; give them up when the caller leaves."""
+        task = asyncio.gather(*(self.service.collect(handle, kind) for handle in handles))
         try:
             while not (await asyncio.wait({task}, timeout=0.1))[0]:
                 if await self.request.is_disconnected():
@@ -139,6 +165,8 @@ class _Caller:
             return task.result()
         finally:
             task.cancel()
+            for handle in handles:
+                handle.cancel()
             with suppress(BaseException):
                 await task
 
@@ -153,70 +181,3 @@ async def _caller(request: Request) -> _Caller:
 
 Served = Annotated[Service, Depends(_service)]
 Caller = Annotated[_Caller, Depends(_caller)]
-
-
-def sent(data: dict[str, Any], event: str | None = None) -> Sent:
-    """Return one server-sent event; ASCII, so that no character can be taken for the end of a line."""
-    return {"data": json.dumps(data)} | ({} if event is None else {"event": event})
-
-
-class EventStream(EventSourceResponse):
-    """A request's events as a stream, which gives the request up when it ends, even before its first byte."""
-
-    def __init__(
-        self,
-        service: Service,
-        handle: requests.RequestHandle,
-        render: Callable[[requests.Event], Iterable[Sent]],
-        opening: Sequence[Sent] = (),
-        error: str | None = None,  # name of an event that says what went wrong
-    ) -> None:
-        self._handle, self._render, self._error = handle, render, error
-        self._events = service.events(handle)
-        self._first = asyncio.ensure_future(anext(self._events, None))
-        self._content = self._sent(opening)
-        self.after: Callable[[], Awaitable[object]] | None = None  # what is to be done when it is over
-        super().__init__(self._content, ping=KEEP_ALIVE_S, send_timeout=SEND_S, sep="\n")
-        self.ping_message_factory = lambda: ServerSentEvent(comment="keep-alive")
-
-    async def peek(self) -> Self:
-        """Wait a moment for the first event; raise what went wrong before any came."""
-        try:
-            await asyncio.wait({self._first}, timeout=PEEK_S)
-            if self._first.done():
-                self._first.result()
-        except BaseException:
-            self._first.cancel()
-            self._handle.cancel()
-            raise
-        return self
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Send the stream to its end, or its client's."""
-        try:
-            with suppress(SendTimeoutError):
-                await super().__call__(scope, receive, send)
-        finally:
-            self._handle.cancel()
-            self._first.cancel()
-            with suppress(RuntimeError):  # it is being closed already
-                await self._content.aclose()
-            if self.after is not None:
-                await self.after()
-
-    async def _sent(self, opening: Sequence[Sent]) -> AsyncGenerator[Sent]:
-        """Yield what is sent; errors too, since the status has been sent before them."""
-        try:
-            for one in opening:
-                yield one
-            event = await self._first
-            while event is not None:
-                for one in self._render(event):
-                    yield one
-                event = await anext(self._events, None)
-        except Exception as error:
-            if not isinstance(error, InfiniPotError):
-                errors.log.error("a stream failed", exc_info=error)
-            yield sent(errors.body(errors.refusal(error)), self._error)
-        finally:
-            await self._events.aclose()

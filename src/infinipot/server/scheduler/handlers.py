@@ -20,9 +20,11 @@ from infinipot.reading.sequence import Sequence
 from infinipot.server.scheduler import prompts, recall, requests
 from infinipot.server.scheduler.pot_library import PotLibrary
 from infinipot.server.scheduler.slots import Slot
+from infinipot.server.scheduler.telling import Telling
+from infinipot.server.scheduler.tool_calls import CLOSE
 from infinipot.store.card import plain
 from infinipot.text.documents import stored
-from infinipot.text.tokenizer import Format
+from infinipot.text.tokenizer import Format, Tools
 
 T = TypeVar("T")
 Steps = Generator[Future[Any] | Sequence | None, Any, T]
@@ -62,7 +64,8 @@ def _chat(running: Running, request: requests.ChatRequest) -> Steps[requests.Eve
     """Read what is new of a conversation, and answer."""
     reader, cached, about = running.reader, running.slot.tokens, request.pot is not None
     asked, capacity, recalls = request.messages, reader.config.capacity, reader.config.recalled > 0
-    question = prompts.question(asked[-1].content)
+    last_is_tool = asked[-1].role == "tool"  # what a function returned asks for nothing
+    question = "" if last_is_tool else prompts.question(asked[-1].content)
     _set_question(reader, request.options, asked[-1].content)
     if about and not running.known:
         state, card = yield running.background(running.library.load, request.pot)
@@ -70,19 +73,20 @@ def _chat(running: Running, request: requests.ChatRequest) -> Steps[requests.Eve
         del state
         if recalls and (found := (yield running.background(running.library.archive, request.pot, card))):
             reader.archive = found
-    prompt = prompts.conversation(asked, reader.tokenizer, running.format, running.known, about, capacity)
+    told = asked, reader.tokenizer, running.format, running.known, about, capacity, request.tools
+    prompt = prompts.conversation(*told)
     fresh, last = list(asked[running.known : -1]), [asked[-1]]
     if prompt.message is None:  # what is before its question may be recalled already
         text = asked[-1].content.rstrip().removesuffix(question)
         fresh, last = [*fresh, requests.Message(asked[-1].role, text)], []
     if recalls and fresh:
         yield running.background(recall.archive, reader, fresh)
-    answer, answered = yield from _answer(running, prompt, cached, request.options, question)
+    answer, answered = yield from _answer(running, prompt, cached, request.options, question, request.tools)
     if request.keep and answer is not None:
         whole = [*asked, requests.Message("assistant", answer)]
         if recalls:
             recall.archive(reader, [*last, whole[-1]])
-        name = prompts.conversation_names(request.tenant, running.version, whole)[-1]
+        name = prompts.conversation_names(request.tenant, running.version, whole, request.tools)[-1]
         running.slot.release(name, answered.prompt + answered.completion)
     return answered
 
@@ -129,7 +133,12 @@ def _set_question(reader: Reader, options: requests.AnswerOptions, text: str) ->
 
 
 def _answer(
-    running: Running, prompt: prompts.Prompt, cached: int, options: requests.AnswerOptions, question: str = ""
+    running: Running,
+    prompt: prompts.Prompt,
+    cached: int,
+    options: requests.AnswerOptions,
+    question: str = "",
+    tools: Tools = (),
 ) -> Steps[tuple[str | None, requests.Answered]]:
     """Read the prompt, and passages for the question, then answer.
 
@@ -156,16 +165,18 @@ def _answer(
         raise InputError("the model's numbers overflow on this text or pot: ask otherwise, or read it again")
     tell(reader.progress(), prompt.total)
     text = AnswerText(reader.tokenizer, (*options.stops, *reader.frame.stop_strings))
-
-    def give(piece: str) -> None:
-        if piece:
-            put(requests.Piece(piece))
-
-    while text.tokens < most and not text.stopped and (token := (yield sequence)) is not None:
-        give(text.push(token))
-    give(text.flush())
-    answered = requests.Answered(text.finish_reason(most), total, cached, text.tokens, recalled)
-    return None if text.stopped else text.text, answered
+    told = Telling(put, reader.tokenizer, tools, options.one_call)
+    while text.tokens < most and not (text.stopped or told.done) and (token := (yield sequence)) is not None:
+        told.tell(text.push(token), sequence.score)
+    told.end(text.flush())
+    if sequence.constraint is not None and (problem := sequence.constraint.problem):
+        raise InputError(f"the answer could not follow its schema ({problem.splitlines()[0][:200]})")
+    finish: requests.Finish = text.finish_reason(most)
+    if told.done or (told.calls and finish == "stop"):
+        finish = "tool_calls"
+    answered = requests.Answered(finish, total, cached, text.tokens, recalled)
+    cut = text.stopped or (told.done and not text.text.endswith(CLOSE))
+    return None if cut else text.text, answered
 
 
 _HANDLERS: dict[type[requests.Request], Callable[..., Steps[requests.Event]]] = {

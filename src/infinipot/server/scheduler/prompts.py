@@ -10,7 +10,7 @@ from typing import Self
 from infinipot.reading.recalled import PROMPT
 from infinipot.recall.passages import Passage
 from infinipot.server.scheduler.requests import Message
-from infinipot.text.tokenizer import Format, Tokenizer
+from infinipot.text.tokenizer import Format, Tokenizer, Tools
 
 QUESTION = 400  # characters of a message, from its end, that a catalyst takes for the question
 BLOCK = 4096  # ids handed over at once
@@ -49,10 +49,16 @@ class Prompt:
 
 
 def conversation(
-    messages: Sequence[Message], tokenizer: Tokenizer, format: Format, known: int, about: bool, capacity: int
+    messages: Sequence[Message],
+    tokenizer: Tokenizer,
+    format: Format,
+    known: int,
+    about: bool,
+    capacity: int,
+    tools: Tools = (),
 ) -> Prompt:
     """Return the tokens of a conversation whose first `known` messages, or the text it is about, are read."""
-    around = tokenizer.dialogue([message.role for message in messages], format)
+    around = tokenizer.dialogue([message.role for message in messages], format, tools)
     if about:
         around[0] = tokenizer.frame(format).ask_before
     ids = array("i")
@@ -93,9 +99,9 @@ def question(text: str) -> str:
     return paragraph[-QUESTION:].partition(" ")[2] or paragraph[-QUESTION:]
 
 
-def conversation_names(tenant: str, pot: str, messages: Sequence[Message]) -> list[str]:
+def conversation_names(tenant: str, pot: str, messages: Sequence[Message], tools: Tools = ()) -> list[str]:
     """Return a name for every beginning of a conversation: only a tenant who knows all of it can make one."""
-    digest = hashlib.blake2b(json.dumps([tenant, pot]).encode(), digest_size=16)
+    digest = hashlib.blake2b(json.dumps([tenant, pot, *tools]).encode(), digest_size=16)
     found = [digest.hexdigest()]
     for message in messages:
         digest.update(json.dumps([message.role, message.content.strip()]).encode())

@@ -12,11 +12,16 @@ from infinipot.common.out_of_memory import out_of_memory
 from infinipot.errors import InfiniPotError
 from infinipot.reading.progress import Progress
 from infinipot.reading.sampling import Generation
+from infinipot.server.scheduler.tool_calls import Call as Call
 from infinipot.store import Card
 from infinipot.text.convert.apart import Part
 from infinipot.text.convert.kinds import Kind
+from infinipot.text.tokenizer import Tools
 
 log = logging.getLogger("infinipot.server")
+
+
+Finish = Literal["stop", "length", "tool_calls"]
 
 
 class BusyError(InfiniPotError):
@@ -48,7 +53,7 @@ def error_for_caller(error: BaseException) -> Exception:
 class Message:
     """One message of a conversation."""
 
-    role: Literal["system", "user", "assistant"]
+    role: Literal["system", "user", "assistant", "tool"]
     content: str
 
 
@@ -59,6 +64,7 @@ class AnswerOptions:
     generation: Generation = field(default_factory=Generation)
     stops: tuple[str, ...] = ()
     catalyst: str = "question"
+    one_call: bool = False  # of a function, at most
 
 
 @dataclass(frozen=True)
@@ -70,6 +76,7 @@ class ChatRequest:
     options: AnswerOptions = AnswerOptions()
     pot: str | None = None
     keep: bool = True  # the conversation's pot, for the next turn
+    tools: Tools = ()  # functions that the model may call
 
 
 @dataclass(frozen=True)
@@ -114,17 +121,27 @@ class Reading:
 
 
 @dataclass(frozen=True)
+class Scored:
+    """A token of the answer as text, its log probability, and those of the likeliest tokens there."""
+
+    text: str
+    logprob: float
+    likeliest: tuple[tuple[str, float], ...] = ()
+
+
+@dataclass(frozen=True)
 class Piece:
     """Some more of the answer."""
 
     text: str
+    scored: tuple[Scored, ...] = ()  # its tokens, if they are wanted
 
 
 @dataclass(frozen=True)
 class Answered:
     """The answer is whole."""
 
-    finish: Literal["stop", "length"]
+    finish: Finish
     prompt: int  # tokens of the prompt, whether read now or known before
     cached: int  # tokens known before
     completion: int
@@ -139,7 +156,7 @@ class Kept:
     name: str
 
 
-Event = Reading | Piece | Answered | Kept
+Event = Reading | Piece | Call | Answered | Kept
 
 
 class RequestHandle:

@@ -12,6 +12,7 @@ from infinipot.engine import Engine
 from infinipot.errors import ConfigError
 from infinipot.reading.catalyst import catalyst_text
 from infinipot.reading.decode import DecodeBatch
+from infinipot.reading.grammar import Grammar
 from infinipot.reading.held_words import Word
 from infinipot.reading.plan import BLOCK
 from infinipot.reading.sampling import Generation
@@ -105,6 +106,10 @@ class Scheduler:
             self._queue.append(handle)
             self._change.notify_all()
             return handle
+
+    def check_grammar(self, grammar: Grammar) -> None:
+        """Refuse a grammar that no answer of this model can follow."""
+        grammar.constraint(self.engine.tokenizer, self.engine.model.vocabulary)
 
     def state(self) -> dict[str, Any]:
         """Return what an operator wants to see: numbers, no caller's text."""
@@ -211,7 +216,7 @@ class Scheduler:
         library, names = self.library(request.tenant), list[str]()
         if isinstance(request, requests.ChatRequest):
             version = library.version(request.pot) if request.pot is not None else ""
-            names = conversation_names(request.tenant, version, request.messages)
+            names = conversation_names(request.tenant, version, request.messages, request.tools)
         slot, known = self.slots.take(names)
         return Running(handle, slot, known, library, version, self.recipe.format, self.background)
 

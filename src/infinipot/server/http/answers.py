@@ -1,0 +1,63 @@
+"""Answers, whole or streamed, in OpenAI's shapes: chat and completions."""
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from fastapi import APIRouter
+from starlette.responses import JSONResponse, Response
+
+from infinipot.server.http.objects import Answer
+from infinipot.server.http.schema import AnswerBody, ChatBody, CompletionBody
+from infinipot.server.http.service import Caller
+from infinipot.server.http.streams import SSE, EventStream, Sent, sent
+from infinipot.server.scheduler import requests
+
+router = APIRouter(prefix="/v1", tags=["answers"])
+
+
+@router.post("/chat/completions", responses={200: {"content": SSE, "description": "The answer."}})
+async def chat(caller: Caller, asked: ChatBody) -> Response:
+    """Answer the last message of a conversation of any length, about a kept pot if one is named."""
+    caller.service.check_model(asked.model)
+    if asked.pot is not None:
+        await caller.require(asked.pot)
+    return await _answer(caller, asked, asked.requests(caller.tenant, caller.service.settings.max_tokens))
+
+
+@router.post("/completions", responses={200: {"content": SSE, "description": "The text's continuation."}})
+async def completions(caller: Caller, asked: CompletionBody) -> Response:
+    """Go on from a text of any length."""
+    caller.service.check_model(asked.model)
+    text = asked.prompt if isinstance(asked.prompt, str) else asked.prompt[0]
+    every = asked.wanted(caller.service.settings.max_tokens)
+    return await _answer(
+        caller, asked, [requests.CompletionRequest(caller.tenant, text, one) for one in every]
+    )
+
+
+async def _answer(caller: Caller, asked: AnswerBody, wanted: Sequence[requests.Request]) -> Response:
+    answer = Answer(caller.service.model, isinstance(asked, ChatBody), scored=asked.scores() is not None)
+    handles = await caller.service.submit(wanted)
+    if not asked.stream:
+        return JSONResponse(answer.whole(await caller.outcomes(handles, requests.Answered)))
+    wants_usage = asked.stream_options is not None and asked.stream_options.include_usage
+    usage: dict[str, Any] = {"usage": None} if wants_usage else {}
+    ends: list[requests.Answered] = []
+
+    def render(event: requests.Event, index: int) -> Iterator[Sent]:
+        if isinstance(event, requests.Reading) and asked.return_progress:
+            yield sent(answer.progress(event, index) | usage)
+        elif isinstance(event, requests.Piece):
+            yield sent(answer.chunk(event.text, index, scored=event.scored) | usage)
+        elif isinstance(event, requests.Call):
+            yield sent(answer.call(event, index) | usage)
+        elif isinstance(event, requests.Answered):
+            ends.append(event)
+            yield sent(answer.chunk(index=index, finish=event.finish) | usage | event.recalled)
+            if len(ends) == len(handles):
+                yield from [sent(answer.usage(ends))] if wants_usage else []
+                yield {"data": "[DONE]"}
+
+    numbers = range(len(handles)) if answer.chat else ()
+    opening = [sent(answer.chunk("", index, role="assistant") | usage) for index in numbers]
+    return await EventStream(caller.service, handles, render, opening).peek()
