@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import random
 import subprocess
 import sys
 import tracemalloc
@@ -64,6 +65,13 @@ def test_a_pdf_is_its_pages() -> None:
         ("page 1", "Page one has\ntwo lines.\n\n"),
         ("page 3", "The third page.\n\n"),
     ]
+
+
+def test_a_word_that_a_line_cut_in_two_is_whole() -> None:
+    assert (
+        converted("pdf", made.pdf([["It is an en-", "coding of words."]]))[0][1]
+        == "It is an encoding of words.\n\n"
+    )
 
 
 def test_an_empty_password_opens_a_pdf_and_another_is_asked_for(tmp_path: Path) -> None:
@@ -132,6 +140,8 @@ def test_entities_of_a_docx_are_never_expanded(tmp_path: Path) -> None:
     lol = '<!DOCTYPE x [<!ENTITY a "aaaaaaaaaa"><!ENTITY b "&a;&a;&a;&a;&a;&a;&a;&a;">]>'
     bomb = made.zipped({"word/document.xml": f"{lol}<w:document {made.W}>&b;</w:document>"})
     assert "it declares entities" in refused(bomb, "laughs.docx", tmp_path)
+    styled = made.zipped({"word/document.xml": made.paragraph("x"), "word/styles.xml": f"{lol}<x>&b;</x>"})
+    assert "word/styles.xml: it declares entities" in refused(styled, "styled.docx", tmp_path)
 
 
 @pytest.mark.parametrize(
@@ -366,6 +376,17 @@ def test_a_conversion_that_wants_too_much_is_ended(tmp_path: Path) -> None:
         apart_from(page, tmp_path, "html", seconds=1)
     with pytest.raises(InputError, match=r"it cannot be converted within 0.1 GB of memory"):
         apart_from(b"<!--" + b"x" * 16_000_000, tmp_path, "html", memory=50 * 2**20)
+
+
+def test_a_long_document_takes_bounded_memory(tmp_path: Path) -> None:
+    """More text than the process may have memory, were it all held at once."""
+    words = random.Random(0).choices(["sea", "lamp", "calm", "night", "harbour", "stowaway"], k=60_000)
+    body = made.paragraph(" ".join(words)) * 90
+    assert len(body) > 30 * 2**20
+    (part,) = apart_from(made.docx(body), tmp_path, "zip", memory=64 * 2**20)
+    assert part.length > 30 * 2**20
+    pages = [[f"Page {page}, line {line} of a long book." for line in range(40)] for page in range(300)]
+    assert len(apart_from(made.pdf(pages), tmp_path, memory=128 * 2**20)) == 300
 
 
 def test_a_program_in_the_working_folder_is_never_run(tmp_path: Path) -> None:

@@ -21,7 +21,18 @@ class _DoctypeError(Exception):
     """The XML declares entities, which no word processor writes."""
 
 
-class Styles:
+class Target:
+    """Takes the events of an XML file that has no document type."""
+
+    def doctype(self, *_: Any) -> None:
+        """Refuse entities before they are expanded."""
+        raise _DoctypeError
+
+    def close(self) -> None:
+        """End."""
+
+
+class Styles(Target):
     """Which styles of paragraphs are headings, and of which level; by name, since ids are translated."""
 
     def __init__(self) -> None:
@@ -38,15 +49,8 @@ class Styles:
         elif tag == "name" and value.get("val", "").lower() == "title":
             self.levels[self._id] = 1
 
-    def doctype(self, *_: Any) -> None:
-        """Refuse entities before they are expanded."""
-        raise _DoctypeError
 
-    def close(self) -> None:
-        """End."""
-
-
-class Body:
+class Body(Target):
     """The text of a document's paragraphs, as events come."""
 
     def __init__(self, levels: Mapping[str, int], sections: Sections) -> None:
@@ -99,13 +103,6 @@ class Body:
             else:
                 self.out += self._sections.paragraph(row, "\n")
 
-    def doctype(self, *_: Any) -> None:
-        """Refuse entities before they are expanded."""
-        raise _DoctypeError
-
-    def close(self) -> None:
-        """End."""
-
 
 def convert(document: Zip) -> Iterator[str]:
     """Yield the text of a DOCX file, then that of its notes."""
@@ -122,7 +119,7 @@ def convert(document: Zip) -> Iterator[str]:
         yield from [*body.out, *sections.flush()]
 
 
-def _parsed(document: Zip, member: str, target: Styles | Body) -> Iterator[None]:
+def _parsed(document: Zip, member: str, target: Target) -> Iterator[None]:
     """Feed a member to a target, block by block."""
     parser = ET.XMLParser(target=target)  # noqa: S314  a document type, which entities need, is refused
     try:

@@ -9,7 +9,6 @@ from infinipot.text.convert.outline import Note, clean
 from infinipot.text.files import named
 
 _PASSWORD = 4  # PDFium's number for a password that is missing or wrong; an empty one was tried
-_HYPHEN = "\x02"  # PDFium's sign for a hyphen that only the end of a line put into a word
 _AGAIN = "fetch it again, or save it again from a viewer"
 _OCR = "it is scanned or drawn: make its pictures text first (OCR, such as `ocrmypdf IN.pdf OUT.pdf`)"
 
@@ -54,6 +53,7 @@ def _page(document: Any, index: int) -> tuple[str, bool]:
             text = words.get_text_bounded()
         finally:
             words.close()
-        return clean(text.replace(_HYPHEN, "")), any(True for _ in page.get_objects(max_depth=2))
+        # For a hyphen that only the end of a line put into a word PDFium gives U+0002, which `clean` drops.
+        return clean(text), any(True for _ in page.get_objects(max_depth=2))
     finally:
         page.close()
