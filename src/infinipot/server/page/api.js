@@ -115,7 +115,7 @@ export async function* upload(path, body, signal, sent) {
   });
   xhr.upload.onprogress = (event) => sent(event.loaded, event.total);
   xhr.open("POST", path);
-  xhr.setRequestHeader("Content-Type", "text/plain; charset=utf-8");
+  xhr.setRequestHeader("Content-Type", body.type === "text/html" ? body.type : "text/plain; charset=utf-8");
   xhr.setRequestHeader("Accept", "text/event-stream");
   signal.addEventListener("abort", () => xhr.abort(), { once: true });
   xhr.send(body);

@@ -10,6 +10,8 @@ import { Watch } from "./watch.js";
 
 const MUCH = 200_000; // pasted characters that are taken as a file: a box of that size is slow to edit
 
+const DOCUMENT = /\.(pdf|docx|epub|html?|xhtml)$/i; // is made text by the server, one at a time
+
 /** @typedef {import("./pots.js").Pot} Pot */
 
 export class Reading {
@@ -60,8 +62,10 @@ export class Reading {
     note("read-note", "");
     const pot = files.find((file) => file.name.endsWith(".pot"));
     if (pot) return this.bring(pot);
+    const alone = files.length > 1 && files.find((file) => DOCUMENT.test(file.name));
+    if (alone) return note("read-note", `Read ${alone.name} by itself, then add the others to it.`);
     const parts = files.flatMap((file, index) => (index ? ["\n\n", file] : [file]));
-    this.source = files.length ? new Blob(parts) : null;
+    this.source = files.length ? new Blob(parts, { type: files[0].type }) : null;
     by("chosen").hidden = !files.length;
     by("drop").hidden = by("paste-part").hidden = files.length > 0;
     const more = files.length > 1 ? ` and ${files.length - 1} more` : "";
