@@ -176,3 +176,44 @@ def test_a_schema_that_cannot_be_followed_is_one_line(client: Any) -> None:
                 "json_schema": {"name": "x", "schema": {"type": "array", "uniqueItems": True}},
             },
         )
+
+
+def test_responses_as_the_client_asks_by_default(client: Any) -> None:
+    got = client.responses.create(model="toy", input="Hello", max_output_tokens=12)
+    chat = ask(client, max_tokens=12)
+    assert got.output_text == chat.choices[0].message.content
+    assert got.usage.output_tokens == chat.usage.completion_tokens
+    events = list(client.responses.create(model="toy", input="Hello", max_output_tokens=12, stream=True))
+    assert events[0].type == "response.created"
+    assert events[-1].type in ("response.completed", "response.incomplete")
+    assert events[-1].response.output_text == got.output_text
+    assert "".join(e.delta for e in events if e.type == "response.output_text.delta") == got.output_text
+    form = {"type": "json_schema", "name": "p", "schema": {"enum": ["yes", "no"]}}
+    with client.responses.stream(
+        model="toy", input="Hello", text={"format": form}, max_output_tokens=50
+    ) as stream:
+        assert [event.type for event in stream][-1] == "response.completed"
+        assert json.loads(stream.get_final_response().output_text) in ("yes", "no")
+
+
+def test_responses_with_a_tool_and_a_schema(client: Any) -> None:
+    tool = {"type": "function", **WEATHER["function"]}  # type: ignore[dict-item]
+    history: list[Any] = [{"role": "user", "content": "Weather?"}]
+    first = client.responses.create(
+        model="toy",
+        input=history,
+        tools=[tool],
+        tool_choice="required",
+        parallel_tool_calls=False,
+        max_output_tokens=200,
+    )
+    (call,) = first.output
+    assert json.loads(call.arguments)["city"] in ("Oslo", "Rome")
+    history += [call, {"type": "function_call_output", "call_id": call.call_id, "output": "Rain"}]
+    second = client.responses.create(model="toy", input=history, tools=[tool], max_output_tokens=4)
+    assert second.status in ("completed", "incomplete")
+    form = {"type": "json_schema", "name": "person", "schema": PERSON, "strict": True}
+    told = client.responses.create(
+        model="toy", input="Who?", text={"format": form}, max_output_tokens=200, temperature=1
+    )
+    jsonschema.validate(json.loads(told.output_text), PERSON)

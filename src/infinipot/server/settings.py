@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, fields, replace
 from hashlib import sha256
 from pathlib import Path
 from typing import Any, Self
+from urllib.parse import urlsplit
 
 from infinipot.core.config import DEFAULT_CAPACITY
 from infinipot.errors import ConfigError
@@ -23,6 +24,8 @@ GUESSED = f"a key of {{}} characters can be guessed: use {LEAST_KEY} or more, as
 OPEN = "ANYONE who can reach {} can use this server and its pots: give `api_key`, or leave out `host`"
 POTS, ACCESS, BOUNDS = "Pots", "Who may come", "Bounds"
 RECALL = replace(SIZES["recall"], group=POTS, least=0, metavar="TOKENS", words=())
+_ORIGIN = "Page that may ask from a browser, such as https://app.example; repeat it, or use commas."
+ORIGIN = Option("", str, None, _ORIGIN, ACCESS, many=True, metavar="ORIGIN")
 TEMPORARY = Path(tempfile.gettempdir())
 
 
@@ -73,6 +76,22 @@ def _listed_keys(texts: Iterable[str], file: Path | None) -> list[str]:
     return found + filed
 
 
+def _origins(texts: Iterable[str]) -> tuple[str, ...]:
+    """Return origins as browsers send them; refuse what no browser sends, which would allow nothing."""
+    found = []
+    for origin in (part.strip() for text in texts for part in text.split(",")):
+        try:
+            parts = urlsplit(origin)
+            usual = f"{parts.scheme}://{parts.netloc.lower()}"
+        except ValueError:
+            usual = ""
+        if origin.lower().rstrip("/") != usual or parts.scheme not in ("http", "https") or "@" in origin:
+            problem, remedy = f"'{origin}' is no origin", "use `allow_origin` such as https://app.example"
+            raise ConfigError(problem, field="allow_origin", remedy=remedy)
+        found.append(usual)
+    return tuple(dict.fromkeys(found))
+
+
 def _set(default: Any, group: str, help: str, **more: Any) -> Any:
     """A field with its declaration; an option's name and variable follow from the field's name."""
     kind = str if default is None else Path if isinstance(default, Path) else type(default)
@@ -97,6 +116,7 @@ class Settings:
     host: str = _set("127.0.0.1", ACCESS, "Address to listen on; 0.0.0.0 is every one.")
     port: int = _set(8000, ACCESS, "Port to listen on; 0 is any that is free.", least=0, most=65_535)
     keys: Keys = field(default_factory=Keys)
+    allow_origin: tuple[str, ...] = field(default=(), metadata={"option": ORIGIN})
     max_body: int = _set(8 * MIB, BOUNDS, "Bytes of a JSON request.", least=1024)
     max_upload: int = _set(4096 * MIB, BOUNDS, "Bytes of an upload.", least=1024)
     max_uploads: int = _set(4, BOUNDS, "Uploads received at the same time.", least=1)
@@ -119,6 +139,7 @@ class Settings:
     def of(cls, given: Mapping[str, Any]) -> Self:
         """Return the settings of options by their names; what is None or missing has its default."""
         told = {name: given.get(option.name) for name, option in _DECLARED.items()}
+        told["allow_origin"] = _origins(told["allow_origin"] or ())
         keys = Keys.of(_listed_keys(given.get("api_key") or [], given.get("api_key_file")))
         return cls(keys=keys, **{name: value for name, value in told.items() if value is not None})
 

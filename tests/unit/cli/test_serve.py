@@ -52,6 +52,9 @@ def test_every_option_is_also_a_variable(served: list[Settings], tmp_path: Path)
         "dtype": "float32",
         "host": "0.0.0.0",
         "port": "81",
+        "allow-origin": "https://app.example,http://localhost:3000",
+        "least-rate": "9",
+        "max-send": "99.5",
         "api-key": "first-key,second-key",
         "api-key-file": str(tmp_path / "keys"),
         "max-body": "2048",
@@ -71,6 +74,7 @@ def test_every_option_is_also_a_variable(served: list[Settings], tmp_path: Path)
     for key in (b"first-key", b"second-key", b"key-from-the-file"):
         assert by_option.keys.tenant(key)
     assert by_option.keys.tenant(b"first-key,second-key") is None
+    assert by_option.allow_origin == ("https://app.example", "http://localhost:3000")
 
 
 def test_a_variable_that_is_no_number() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import logging
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from itertools import product
 from typing import Any
 
@@ -225,3 +226,82 @@ def test_no_websockets(client: Client) -> None:
 
     anyio.run(call)
     assert sent == [{"type": "websocket.close", "code": 1008}]
+
+
+APP = "https://app.example"
+
+
+@pytest.fixture
+def shared(locked: Settings, scheduler: FakeScheduler) -> Any:
+    return made(replace(locked, allow_origin=(APP,)), scheduler)
+
+
+def test_without_an_allowed_origin_there_are_no_such_headers(
+    locked: Settings, scheduler: FakeScheduler
+) -> None:
+    got = Client(made(locked, scheduler), Origin=APP, Authorization=f"Bearer {KEY}")("GET", "/v1/models")
+    assert got.status_code == 403
+    assert not [name for name in got.headers if name.startswith("access-control")]
+
+
+def test_a_page_of_an_allowed_origin_may_ask(shared: Any) -> None:
+    headers = {"Origin": APP, "Sec-Fetch-Site": "cross-site", "Sec-Fetch-Mode": "cors"}
+    page = Client(shared, Authorization=f"Bearer {KEY}", **headers)
+    got = page.chat()
+    assert got.status_code == 200
+    assert got.headers["access-control-allow-origin"] == APP
+    assert "access-control-allow-credentials" not in got.headers
+    assert "Origin" in got.headers["vary"]
+    refused = Client(shared, **headers).chat()  # an error can be read too
+    assert (refused.status_code, refused.headers["access-control-allow-origin"]) == (401, APP)
+
+
+def test_a_browser_asks_first(shared: Any) -> None:
+    asks = {
+        "Origin": APP,
+        "Access-Control-Request-Method": "POST",
+        "Access-Control-Request-Headers": "authorization, content-type,x-stainless-lang",
+    }
+    got = Client(shared, **asks)("OPTIONS", "/v1/chat/completions")
+    assert got.status_code == 204
+    assert "POST" in got.headers["access-control-allow-methods"]
+    assert got.headers["access-control-allow-headers"] == asks["Access-Control-Request-Headers"]
+    evil = Client(shared, **{**asks, "Access-Control-Request-Headers": "a: b"})("OPTIONS", "/v1/pots")
+    assert "access-control-allow-headers" not in evil.headers
+
+
+@pytest.mark.parametrize(
+    "origin",
+    [
+        "https://app.example.evil.example",
+        "http://app.example",
+        "https://app.example:444",
+        "https://sub.app.example",
+        "https://APP.example/",
+        "null",
+        "",
+        "https://app.example, https://evil.example",
+    ],
+)
+def test_no_other_origin_may(shared: Any, origin: str) -> None:
+    for method in ("POST", "OPTIONS"):
+        page = Client(shared, Origin=origin, Authorization=f"Bearer {KEY}")
+        got = page(method, "/v1/chat/completions", json={"messages": [{"role": "user", "content": "x"}]})
+        assert got.status_code in (403, 405), method
+        assert "access-control-allow-origin" not in got.headers
+
+
+@pytest.mark.parametrize(
+    "text", ["*", "app.example", "https://app.example/x", "null", "ftp://x", "", "https://a@b"]
+)
+def test_what_is_no_origin_is_refused(text: str) -> None:
+    with pytest.raises(ConfigError, match="no origin"):
+        Settings.of({"allow_origin": [text]})
+
+
+def test_origins_as_they_are_given() -> None:
+    given = Settings.of(
+        {"allow_origin": ["https://App.example/, http://localhost:3000", "http://localhost:3000"]}
+    )
+    assert given.allow_origin == ("https://app.example", "http://localhost:3000")
+    assert Settings.of_variables({"INFINIPOT_ALLOW_ORIGIN": APP}).allow_origin == (APP,)

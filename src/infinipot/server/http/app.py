@@ -10,7 +10,7 @@ from fastapi import FastAPI
 from starlette.middleware import Middleware
 
 from infinipot import __version__
-from infinipot.server.http import answers, errors, pots, routes
+from infinipot.server.http import answers, errors, pots, responses, routes
 from infinipot.server.http.auth import AuthMiddleware
 from infinipot.server.http.limits import FramingMiddleware, LimitsMiddleware
 from infinipot.server.http.metrics import MetricsMiddleware
@@ -20,7 +20,7 @@ from infinipot.server.scheduler.scheduler import Scheduler
 from infinipot.server.settings import Settings
 
 log = logging.getLogger("infinipot.server")
-ROUTERS = (routes.router, answers.router, pots.router, routes.page)
+ROUTERS = (routes.router, answers.router, responses.router, pots.router, routes.page)
 ERRORS: dict[int | str, dict[str, Any]] = {
     "4XX": {"description": "Refused; the message says what to do."},
     "5XX": {"description": "The server's fault, or closing."},

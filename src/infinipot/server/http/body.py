@@ -13,7 +13,7 @@ NOTHING: dict[str, tuple[Any, ...]] = {
     **dict.fromkeys(("tools", "functions", "tool_calls", "include"), ([],)),
     **dict.fromkeys(("tool_choice", "function_call"), ("none", "auto")),
     **dict.fromkeys(("presence_penalty", "frequency_penalty"), (0, 0.0)),
-    **dict.fromkeys(("logprobs", "echo", "background"), (False,)),
+    **dict.fromkeys(("logprobs", "echo", "background"), (False, [])),
     "top_logprobs": (0,),
     "best_of": (1,),
     "logit_bias": ({},),

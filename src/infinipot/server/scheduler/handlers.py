@@ -176,7 +176,7 @@ def _answer(
         finish = "tool_calls"
     answered = requests.Answered(finish, total, cached, text.tokens, recalled)
     cut = text.stopped or (told.done and not text.text.endswith(CLOSE))
-    return None if cut else text.text, answered
+    return None if cut else told.answer(text.text), answered
 
 
 _HANDLERS: dict[type[requests.Request], Callable[..., Steps[requests.Event]]] = {

@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable
 
 from infinipot.reading.sequence import TokenScore
 from infinipot.server.scheduler.requests import Event, Piece, Scored
-from infinipot.server.scheduler.tool_calls import Call, CallParser
+from infinipot.server.scheduler.tool_calls import Call, CallParser, as_text
 from infinipot.text.tokenizer import Tokenizer, Tools
 
 
@@ -17,6 +17,7 @@ class Telling:
         self._put, self._tokenizer, self._one = put, tokenizer, one_call
         names = {tool["function"]["name"] for tool in tools}
         self._parser = CallParser(names) if tools else None
+        self._text, self._calls = "", list[Call]()
         self._scored: list[Scored] = []  # of tokens whose text has not been given out
 
     @property
@@ -28,6 +29,10 @@ class Telling:
     def done(self) -> bool:
         """Say whether the one call that is wanted has come."""
         return self._one and self.calls > 0
+
+    def answer(self, text: str) -> str:
+        """Return an answer as its caller will send it back: calls in the one way they are written there."""
+        return as_text(self._text, self._calls) if self._calls else text
 
     def tell(self, text: str, score: TokenScore | None) -> None:
         """Give out the text of a token."""
@@ -50,8 +55,10 @@ class Telling:
         for part in parts:
             if isinstance(part, Call):
                 if not self._one or self.calls == 1:
+                    self._calls.append(part)
                     self._put(part)
             elif part:
+                self._text += part
                 self._put(Piece(part, self._taken()))
 
     def _taken(self) -> tuple[Scored, ...]:
