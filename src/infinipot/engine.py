@@ -8,7 +8,7 @@ from infinipot.errors import ConfigError
 from infinipot.hf.loading import choose_device
 from infinipot.hf.loading import load as load_weights
 from infinipot.hf.model import HFModel
-from infinipot.hf.speed.prepare import prepare, resolve
+from infinipot.hf.speed.prepare import prepare, resolve, use_threads
 from infinipot.hf.tokenizer import HFTokenizer
 from infinipot.models.cache import Pull
 from infinipot.models.catalog import DEFAULT_MODEL
@@ -28,6 +28,8 @@ class Engine:
     tokenizer: HFTokenizer
     dtype: str = ""  # what it computes in
     sample: str = ""  # what its weights are known by where they are not one file
+    weights: str = ""  # how its weights are held
+    note: str = ""  # what a person should hear about that
 
     @property
     def dialogue_format(self) -> Format:
@@ -49,18 +51,24 @@ def open_engine(
     dtype: str = "auto",
     on_pull: Callable[[Pull], None] | None = None,
     fused: bool = False,
+    weights: str = "auto",
+    threads: int | None = None,
 ) -> Engine:
     """Load a model (alias, hub id, folder or .gguf file); an alias not there yet is pulled first.
 
-    `fused` compiles its layers on CUDA: some twenty seconds at the first text, then faster.
+    `fused` compiles its layers on CUDA: some twenty seconds at the first text, then faster. `weights` says
+    how weights are held: `auto` as in their file, `int8`, `int4` or `full`; `threads` is for a CPU.
     """
     kind, mixed = resolve(dtype, choose_device(device))
-    loaded = load_weights(name, device, kind, on_pull=on_pull)
+    use_threads(threads)
+    loaded = load_weights(name, device, kind, on_pull, weights)
     ends = loaded.model.generation_config.eos_token_id
     tokenizer = HFTokenizer(loaded.tokenizer, add_bos=loaded.add_bos, eos_ids=ends)
-    known = sampled(loaded.model.state_dict().items())
+    known = loaded.sample or sampled(loaded.model.state_dict().items())
     model = HFModel(loaded.model)
-    return Engine(name, loaded.format, model, tokenizer, prepare(model, mixed, fused), known)
+    computes = prepare(model, mixed, fused, packed=loaded.choice.packed)
+    held = loaded.choice.how or computes
+    return Engine(name, loaded.format, model, tokenizer, computes, known, held, loaded.choice.note)
 
 
 def load(
@@ -71,6 +79,8 @@ def load(
     format: Format | None = None,
     device: str = "auto",
     dtype: str = "auto",
+    weights: str = "auto",
+    threads: int | None = None,
     **options: Any,
 ) -> Reader:
     """Load a model and return a reader with an empty pot; options as in `Recipe.named`.
@@ -79,7 +89,7 @@ def load(
     what measures better for the model.
     """
     wanted = Recipe.named(recipe, **options)
-    engine = open_engine(name, device, dtype)
+    engine = open_engine(name, device, dtype, weights=weights, threads=threads)
     return engine.reader(replace(wanted, format=format or engine.format), question)
 
 

@@ -13,7 +13,7 @@ from infinipot.common.atomic_files import failing_to
 from infinipot.common.sizes import short
 from infinipot.models.catalog import DEFAULT_MODEL
 from infinipot.recipes.option import Option
-from infinipot.recipes.options import DECLARED, DEVICE, DTYPE, JSON, MODEL, POT, RECIPE
+from infinipot.recipes.options import DECLARED, DEVICE, DTYPE, JSON, MODEL, POT, RECIPE, THREADS
 from infinipot.text.files import title
 
 if TYPE_CHECKING:
@@ -38,7 +38,7 @@ DOCUMENTS = Option("documents", int, None, "Documents answered at once: 1,8.", l
     Option("limit", float, 600.0, "Seconds that plain transformers may take for one text.", WHAT),
     DEVICE,
     DTYPE,
-    Option("threads", int, None, "Threads to compute with.", POT, shown="torch's"),
+    THREADS,
     Option("fuse", bool, True, "Fused kernels, on CUDA.", POT),
     Option("out", Path, None, "File for the JSON document.", WHAT),
     replace(JSON, group=WHAT),

@@ -10,7 +10,7 @@ from infinipot.cli.screen import draw, gigabytes, note, plain_table, print_json,
 from infinipot.models.catalog import DEFAULT_MODEL
 from infinipot.models.memory import peak_memory_bytes
 from infinipot.recipes.option import Option
-from infinipot.recipes.options import ANSWER, DEVICE, DTYPE, JSON, MODEL, SIZES, changed
+from infinipot.recipes.options import ANSWER, COMPUTING, JSON, MODEL, SIZES, changed
 
 if TYPE_CHECKING:
     from infinipot.reading.reader import Reader
@@ -59,7 +59,7 @@ def logbook(days: int = 1000, seed: int = 0, depths: tuple[float, ...] = (0.05, 
     return Logbook("\n".join((OPENING, *entries)), tuple(facts))
 
 
-@with_options(MODEL, SIZE, DAYS, SEED, DEVICE, DTYPE, JSON)
+@with_options(MODEL, SIZE, DAYS, SEED, *COMPUTING, JSON)
 def demo(*, given: Given) -> None:
     """Read a logbook of some 30,000 tokens in a pot of 2,048 entries and find the facts in it."""
     from infinipot.recipes.recipe import Recipe

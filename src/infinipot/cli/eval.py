@@ -107,7 +107,8 @@ def _workers(given: Given) -> "Workers":
     from infinipot.engine import open_engine
     from infinipot.eval.ray_engine import RayWorkers
 
-    load = partial(open_engine, given["model"], given["device"], given["dtype"], fused=True)
+    held = {"weights": given["weights"], "threads": given["threads"]}
+    load = partial(open_engine, given["model"], given["device"], given["dtype"], fused=True, **held)
     return RayWorkers(load, given["address"], given["workers"])
 
 

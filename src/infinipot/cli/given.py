@@ -33,7 +33,11 @@ def open_engine(given: Given, dtype: str | None = None, fused: bool = False) -> 
     from infinipot.engine import open_engine
 
     wanted = given["model"], given["device"], dtype or given["dtype"]
-    return open_engine(*wanted, on_pull=draw_pull, fused=fused)
+    held = {"weights": given["weights"], "threads": given["threads"]}
+    engine = open_engine(*wanted, on_pull=draw_pull, fused=fused, **held)
+    if engine.note:
+        note(engine.note)
+    return engine
 
 
 def recipe_of(given: Given, otherwise: str = "general") -> "Recipe":

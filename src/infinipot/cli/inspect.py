@@ -11,7 +11,7 @@ from infinipot.cli.expand import Given, with_options
 from infinipot.cli.screen import note, print_json, watch_reading
 from infinipot.errors import ConfigError, InputError
 from infinipot.reading.catalyst import QUESTION, SHORT, catalyst_text
-from infinipot.recipes.options import ANSWER, DEVICE, DTYPE, FILES, FORMAT, JSON, MODEL, RECIPE, SIZES
+from infinipot.recipes.options import ANSWER, COMPUTING, FILES, FORMAT, JSON, MODEL, RECIPE, SIZES
 
 if TYPE_CHECKING:
     from infinipot.engine import Engine
@@ -29,7 +29,7 @@ _WHOLE = "Read the whole text once without a pot, to see what the answer attends
 Global = Annotated[bool, typer.Option("--global/--no-global", help=_WHOLE)]
 
 
-@with_options(*FILES, MODEL, RECIPES, SIZES["capacity"], SIZES["keep"], FORMAT, DEVICE, DTYPE, LENGTH, JSON)
+@with_options(*FILES, MODEL, RECIPES, SIZES["capacity"], SIZES["keep"], FORMAT, *COMPUTING, LENGTH, JSON)
 def inspect(question: Question, out: Out, whole: Global = True, *, given: Given) -> None:
     """Show what the pot kept: one page, pictures and numbers, for recipes that keep equally many entries."""
     if not question.strip():

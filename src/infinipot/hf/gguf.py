@@ -1,21 +1,26 @@
 """GGUF files: what one says of itself, and a transformers model and tokenizer made from it.
 
-transformers unpacks the weights; this module repairs what it leaves out (the BOS a file asks for, every token
-that ends a turn) and turns its many ways of failing into one line. It does not know where a file came from.
+What a file says is written to a folder once (`describe`): reading its vocabulary takes seconds, and
+transformers leaves out the BOS a file asks for and most tokens that end a turn. The weights stay in the file,
+which is mapped into memory. This module does not know where a file came from.
 """
 
-import gc
-import warnings
-from collections.abc import Iterator
-from contextlib import contextmanager
+import hashlib
 from dataclasses import dataclass
-from logging import ERROR
 from pathlib import Path
 from typing import Any
 
+import torch
+
+from infinipot.common.atomic_files import failing_to
 from infinipot.common.extras import needed_for
-from infinipot.errors import foreign
-from infinipot.models import cache, memory
+from infinipot.errors import ModelError, foreign
+from infinipot.hf.packed import load as packing
+from infinipot.hf.packed.gguf_file import Index, Weights, indexed, places
+from infinipot.hf.quiet import quiet
+from infinipot.models import cache
+from infinipot.models.download import discard
+from infinipot.models.fingerprint import sampled
 
 # Tokens that end a turn or a text, whichever the file calls its EOS (llama.cpp stops at each of these too).
 END_TOKENS = ("<|im_end|>", "<|endoftext|>", "<|eot_id|>", "<|end_of_text|>", "<end_of_turn>", "<|end|>")
@@ -30,22 +35,12 @@ _WANTED = {
 
 @dataclass(frozen=True)
 class Header:
-    """The parts of a GGUF header that loading needs; `sizes` are the element counts of its tensors."""
+    """The parts of a GGUF header that loading needs."""
 
     architecture: str
     add_bos: bool
     eos: int | None
-    sizes: tuple[int, ...]
-
-    @property
-    def parameters(self) -> int:
-        """The number of weights."""
-        return sum(self.sizes)
-
-    @property
-    def converting_bytes(self) -> int:
-        """Peak memory of unpacking to float16: the model, and the largest tensor in float32 three times."""
-        return 2 * self.parameters + 12 * max(self.sizes, default=0)
+    index: Index
 
 
 def read_header(path: Path) -> Header:
@@ -58,54 +53,84 @@ def read_header(path: Path) -> Header:
         told: dict[str, Any] = {name: field.contents() for name, field in fields.items() if field}
         # What the file says, else llama.cpp's default for its kind of vocabulary.
         bos = told.get("vocabulary") == "llama" or told.get("splitter") == "llama-bpe"
-        sizes = tuple(int(tensor.n_elements) for tensor in reader.tensors)
-        return Header(told["architecture"], bool(told.get("add_bos", bos)), told.get("eos"), sizes)
+        index = Index(told["architecture"], tuple(places(reader)))
+        return Header(told["architecture"], bool(told.get("add_bos", bos)), told.get("eos"), index)
 
 
 def pull(alias: str) -> cache.Pull:
-    """Fetch a model of the catalogue and convert it unless it is installed already, yielding progress."""
-    return cache.pull(alias, convert)
+    """Fetch a model of the catalogue and describe it unless it is installed already, yielding progress."""
+    return cache.pull(alias, describe)
 
 
-def convert(gguf: Path, folder: Path, alias: str) -> bool:
-    """Save a GGUF file's model and tokenizer as float16; return whether its texts begin with BOS."""
-    import torch
+def describe(gguf: Path, folder: Path, alias: str) -> bool:
+    """Save a GGUF file's tokenizer, config and index; return whether its texts begin with BOS."""
+    header = read_header(gguf)
+    from transformers import AutoConfig, AutoTokenizer, GenerationConfig
 
-    advice = "close other programs, or pull on a machine with more memory and copy the folder"
-    memory.require(f"converting {alias}", read_header(gguf).converting_bytes, memory.available(), advice)
-    model, tokenizer = load_gguf(gguf, torch.float16)  # its error, 2^-11, is far below that of 4-bit weights
-    with foreign(f"cannot convert {alias}", "please report this", but=OSError), quiet():
-        # One file however large the model: nothing here is loaded in parts.
-        model.save_pretrained(folder, max_shard_size="1TB")
-        tokenizer.save_pretrained(folder)
-    with_bos = adds_bos(tokenizer)
-    del model
-    gc.collect()
-    return with_bos
-
-
-def load_gguf(path: Path, dtype: Any) -> tuple[Any, Any]:
-    """Return (model, tokenizer) of a GGUF file with its weights unpacked to `dtype`."""
-    header = read_header(path)
-    from transformers import AutoModelForCausalLM, AutoTokenizer, GenerationConfig, GgufConfig
-
-    source = {"pretrained_model_name_or_path": str(path.parent), "gguf_file": path.name}
-    with foreign(f"cannot read {path}", f"is {header.architecture} supported?"):
+    source = {"pretrained_model_name_or_path": str(gguf.parent), "gguf_file": gguf.name}
+    remedy = f"is {header.architecture} supported?"
+    with foreign(f"cannot read {alias}", remedy, but=OSError), quiet():
         with needed_for("a GGUF file", "models"):
-            import accelerate  # noqa: F401  transformers loads through it
-        with quiet():
-            unpacked = GgufConfig(dequantize=True)
-            model = AutoModelForCausalLM.from_pretrained(**source, quantization_config=unpacked, dtype=dtype)
-            tokenizer = AutoTokenizer.from_pretrained(**source)
-    if header.add_bos and not adds_bos(tokenizer):
-        # transformers drops this flag, and Gemma for one babbles without its BOS. The setter rebuilds
-        # the post-processor, which is saved with the tokenizer; the flag itself is not.
-        tokenizer.add_bos_token = True
-    settings = model.generation_config.to_diff_dict()
-    settings.pop("_from_model_config", None)  # else saving takes the one end that the model's config has
-    settings["eos_token_id"] = _ends(tokenizer, header.eos)
-    model.generation_config = GenerationConfig(**settings)
-    return model, tokenizer
+            import accelerate  # noqa: F401  skeletons are made by it
+        config = AutoConfig.from_pretrained(**source)
+        tokenizer = AutoTokenizer.from_pretrained(**source)
+        if header.add_bos and not adds_bos(tokenizer):
+            # transformers drops this flag, and Gemma for one babbles without its BOS. The setter rebuilds
+            # the post-processor, which is saved with the tokenizer; the flag itself is not.
+            tokenizer.add_bos_token = True
+        settings = GenerationConfig.from_model_config(config).to_diff_dict()
+        settings.pop("_from_model_config", None)  # else saving takes the one end that the config has
+        settings["eos_token_id"] = _ends(tokenizer, header.eos)
+        for part in (config, tokenizer, GenerationConfig(**settings)):
+            part.save_pretrained(folder)
+        known = indexed(packing.skeleton(config, torch.float32), header.index)
+    known.check(gguf)
+    known.save(folder)
+    return adds_bos(tokenizer)
+
+
+def described(gguf: Path) -> Path:
+    """Return the folder that describes a GGUF file; made now where the file was not seen before."""
+    if (gguf.parent / Index.FILE).is_file():
+        return gguf.parent
+    status = gguf.stat()
+    known = f"{gguf.resolve()} {status.st_size} {status.st_mtime_ns} {cache.STORE_VERSION}"
+    folder = cache.root() / "described" / hashlib.sha256(known.encode()).hexdigest()[:16]
+    if not (folder / Index.FILE).is_file():
+        remedy = f"free some space or set INFINIPOT_HOME to a folder you can write (now {cache.root()})"
+        with failing_to(f"describe {gguf.name}", remedy, kind=ModelError):
+            new = folder.with_suffix(".new")
+            discard(new)
+            new.mkdir(parents=True)
+            try:
+                describe(gguf, new, str(gguf))
+                discard(folder)
+                new.replace(folder)
+            finally:
+                discard(new)
+    return folder
+
+
+def load_gguf(path: Path, dtype: torch.dtype, rounded: int | None = None) -> tuple[Any, Any, str]:
+    """Return model, tokenizer and what the weights are known by.
+
+    rounded  None unpacks all weights to `dtype`; otherwise weights stay in their blocks, and those
+             that are floats in the file are rounded to this format (0: they stay floats).
+    """
+    from transformers import AutoConfig, AutoTokenizer, GenerationConfig
+
+    folder = described(path)
+    index = Index.load(folder)
+    with foreign(f"cannot load {path}", "is the file complete?"), quiet():
+        config = AutoConfig.from_pretrained(folder)
+        model = packing.skeleton(config, dtype)
+        names = list(model.state_dict())
+        weights = Weights.of(model, path, index, rounded or 0)
+        packing.fill(model, weights, dtype, packed=rounded is not None)
+        model.generation_config = GenerationConfig.from_pretrained(folder)
+        tokenizer = AutoTokenizer.from_pretrained(folder)
+        known = sampled(weights.samples(names))
+    return model, tokenizer, known
 
 
 def adds_bos(tokenizer: Any) -> bool:
@@ -119,30 +144,3 @@ def _ends(tokenizer: Any, eos: int | None) -> list[int]:
     special = tokenizer.get_added_vocab()
     found = {special[token] for token in END_TOKENS if token in special}
     return sorted(found if eos is None else found | {eos})
-
-
-@contextmanager
-def quiet() -> Iterator[None]:
-    """Keep transformers' bars and warnings from the user for a while; errors still come through."""
-    from huggingface_hub.utils import logging as hub_logging
-    from transformers import modeling_gguf_pytorch_utils as unpacking
-    from transformers.utils import logging
-
-    bars, level = logging.is_progress_bar_enabled(), logging.get_verbosity()
-    hub_level, own_bar = hub_logging.get_verbosity(), getattr(unpacking, "tqdm", None)
-    logging.disable_progress_bar()
-    logging.set_verbosity_error()
-    hub_logging.set_verbosity(ERROR)
-    if own_bar is not None:  # past transformers' switch
-        unpacking.tqdm = lambda items, **_: items
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            yield
-    finally:
-        if own_bar is not None:
-            unpacking.tqdm = own_bar
-        logging.set_verbosity(level)
-        hub_logging.set_verbosity(hub_level)
-        if bars:
-            logging.enable_progress_bar()

@@ -17,7 +17,11 @@ import torch
 from infinipot.common.out_of_memory import out_of_memory
 from infinipot.common.suggest import find
 from infinipot.errors import ConfigError, ModelError, foreign
-from infinipot.hf.gguf import adds_bos, load_gguf, pull, quiet, read_header
+from infinipot.hf.gguf import adds_bos, described, load_gguf, pull
+from infinipot.hf.packed.choice import IN_FULL, Choice, choose_weights
+from infinipot.hf.packed.gguf_file import Index
+from infinipot.hf.packed.hub import load_rounded
+from infinipot.hf.quiet import quiet
 from infinipot.models import cache, catalog, memory
 from infinipot.models.cache import Pull
 from infinipot.models.catalog import ALIASES, DEFAULT_MODEL
@@ -36,22 +40,36 @@ class Loaded:
     tokenizer: Any
     format: Format
     add_bos: bool  # a text must begin with `tokenizer.bos_token_id`, as it does unless told otherwise
+    sample: str = ""  # what the weights are known by, where they were not all unpacked
+    choice: Choice = IN_FULL  # how the weights are held, and why
 
 
 def load(
-    name: str, device: str = "auto", dtype: str = "auto", on_pull: Callable[[Pull], None] | None = None
+    name: str,
+    device: str = "auto",
+    dtype: str = "auto",
+    on_pull: Callable[[Pull], None] | None = None,
+    weights: str = "full",
 ) -> Loaded:
     """Load a model by alias, folder, GGUF file or hub id; an alias that is missing is pulled first."""
     place, release = choose_device(device), catalog.get(name)
     source = _resolve(name)
     if release and not cache.card(name):
         (on_pull or deque[Progress](maxlen=0).extend)(pull(name))
+    source = _gguf_in(source)
     with foreign(f"{name} has a damaged config or weight file", "download it again"):
-        family, count = _measured(name, source)
+        family, count, index = _measured(name, source)
         kind = choose_dtype(dtype, place, family)
-        _check_fit(name, count(kind.itemsize), kind, place)
+        choice = choose_weights(weights, place, kind, index)
+        _check_fit(
+            name,
+            choice.bytes(count, kind.itemsize, index),
+            choice.how or _named(kind),
+            place,
+            _advice(name, kind),
+        )
     try:
-        model, tokenizer = read_model(name, source, kind)
+        model, tokenizer, sample = read_model(name, source, kind, choice)
         model = model.to(place)
     except Exception as error:  # out of memory has no common type; all else goes on
         if out_of_memory(error):
@@ -59,7 +77,8 @@ def load(
         raise
     model.eval().requires_grad_(False)
     known: Format = "chat" if tokenizer.chat_template else "plain"
-    return Loaded(model, tokenizer, release.format if release else known, adds_bos(tokenizer))
+    form = release.format if release else known
+    return Loaded(model, tokenizer, form, adds_bos(tokenizer), sample, choice)
 
 
 def choose_device(device: str) -> torch.device:
@@ -112,27 +131,36 @@ def _resolve(name: str) -> Path | None:
     return None
 
 
-def _measured(name: str, source: Path | None) -> tuple[str, Callable[[int], int]]:
-    """The kind of model, empty when only loading can tell, and its weights' bytes at so much a value."""
+def _gguf_in(source: Path | None) -> Path | None:
+    """Return the GGUF file of a folder that was pulled by name, else the source itself."""
+    inner = source / cache.GGUF if source is not None else Path()
+    return inner if source is not None and source.is_dir() and inner.is_file() else source
+
+
+def _measured(name: str, source: Path | None) -> tuple[str, Callable[[float], int], Index | None]:
+    """The kind of model, empty when only loading can tell, its bytes at so many a value, a GGUF's index."""
     if source is None:
-        return "", lambda itemsize: _hub_bytes(name, itemsize)
+        return "", lambda itemsize: _hub_bytes(name, itemsize), None
     if source.is_file():
-        header = read_header(source)
-        return header.architecture, lambda itemsize: header.parameters * itemsize
+        index = Index.load(described(source))
+        return index.architecture, lambda itemsize: int(index.parameters * itemsize), index
     with foreign(f"cannot read {source / 'config.json'}"):
         config = json.loads((source / "config.json").read_text("utf-8"))
-    return str(config.get("model_type", "")), lambda itemsize: memory.folder_bytes(source, itemsize)
+    return str(config.get("model_type", "")), lambda itemsize: memory.folder_bytes(source, itemsize), None
 
 
-def _check_fit(name: str, weights: int, dtype: torch.dtype, device: torch.device) -> None:
+def _named(dtype: torch.dtype) -> str:
+    return str(dtype).removeprefix("torch.")
+
+
+def _check_fit(name: str, weights: int, how: str, device: torch.device, advice: str) -> None:
     """Refuse a model that cannot fit before the machine begins to swap or the system kills this process."""
-    how, advice = f" in {str(dtype).removeprefix('torch.')}", _advice(name, dtype)
     # The weights pass through the host's memory on their way to any device.
     for place in ("cpu", str(device)) if device.type == "cuda" else ("cpu",):
-        memory.require(name, weights, memory.available(place), advice, how=how)
+        memory.require(name, weights, memory.available(place), advice, how=f" in {how}")
 
 
-def _hub_bytes(name: str, itemsize: int) -> int:
+def _hub_bytes(name: str, itemsize: float) -> int:
     """Ask the local copy, else the hub, which fails at once where transformers would retry for a minute."""
     import huggingface_hub
 
@@ -143,7 +171,7 @@ def _hub_bytes(name: str, itemsize: int) -> int:
     with foreign(f"cannot find {name} on the model hub", remedy):
         weights = huggingface_hub.model_info(name, timeout=10).safetensors
     # Without safetensors the size is not known before the download; loading will tell.
-    return weights.total * itemsize if weights else 0
+    return int(weights.total * itemsize) if weights else 0
 
 
 def _advice(name: str, dtype: torch.dtype) -> str:
@@ -152,15 +180,17 @@ def _advice(name: str, dtype: torch.dtype) -> str:
     return "try " + ", ".join([*ways, "or a machine with more memory"]) if ways else "use a larger machine"
 
 
-def read_model(name: str, source: Path | None, dtype: torch.dtype) -> tuple[Any, Any]:
-    """Return (model, tokenizer) of a folder, a GGUF file, or the hub where there is no source."""
+def read_model(name: str, source: Path | None, dtype: torch.dtype, choice: Choice) -> tuple[Any, Any, str]:
+    """Return model, tokenizer and fingerprint of a folder, a GGUF file, or of the hub without a source."""
     if source is not None and source.is_file():
-        return load_gguf(source, dtype)
+        return load_gguf(source, dtype, choice.rounded)
     from transformers import AutoModelForCausalLM, AutoTokenizer
 
     where = str(source or name)
     remedy = "check the name and the connection" if source is None else "is the folder complete?"
     with foreign(f"cannot load {name}", remedy), quiet():
         tokenizer = AutoTokenizer.from_pretrained(where, trust_remote_code=False)
+        if choice.rounded:
+            return load_rounded(where, choice.rounded), tokenizer, ""
         model = AutoModelForCausalLM.from_pretrained(where, dtype=dtype, trust_remote_code=False)
-    return model, tokenizer
+    return model, tokenizer, ""

@@ -33,7 +33,7 @@ class HFModel:
         # A multimodal model keeps its language model one level deeper.
         self.decoder = getattr(model.base_model, "language_model", model.base_model)
         self.config = model.config.get_text_config()
-        self.device: torch.device = model.get_input_embeddings().weight.device
+        self.device: torch.device = model.device
         self.dtype: torch.dtype = model.dtype
         self.vocabulary: int = self.config.vocab_size
         self.head = model.get_output_embeddings()

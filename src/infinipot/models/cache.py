@@ -1,12 +1,12 @@
-"""Pulled models on disk: fetched and converted once, then plain model folders.
+"""Pulled models on disk: fetched and described once, then folders that are ready to load.
 
-    root/models/<alias>/         the converted model; `infinipot.json` says of what
+    root/models/<alias>/         the GGUF file and what it says of itself; `infinipot.json` says of what
     root/models/.<alias>.*       being written, or being removed; swept by the next pull
     root/partial/<alias>/        what `fetch` has so far
     root/locks/<alias>.lock      held by the process that pulls or removes
 
-A folder gets its name only when everything in it is on the disk. Does not know how a model is converted or
-run: the caller of `pull` gives the converter.
+A folder gets its name only when everything in it is on the disk. Does not know how a file is described or
+run: the caller of `pull` gives the function.
 """
 
 import json
@@ -31,20 +31,20 @@ from infinipot.models.download import Progress, discard, fetch
 from infinipot.text.tokenizer import Format
 
 Pull = Generator[Progress, None, None]
-Converter = Callable[[Path, Path, str], bool]  # GGUF file, new folder, alias; are texts to begin with BOS?
-STORE_VERSION = 1
+Describer = Callable[[Path, Path, str], bool]  # GGUF file, new folder, alias; are texts to begin with BOS?
+STORE_VERSION = 2
 CARD = "infinipot.json"
+GGUF = "model.gguf"
 POLL_S = 0.5
 
 
 @dataclass(frozen=True)
 class Card:
-    """What a converted model was made from; one of another version or source is made again."""
+    """What an installed model was made from; one of another version or source is made again."""
 
     alias: str
     source_sha256: str
     store_version: int
-    dtype: str
     add_bos: bool
     format: Format
     converter: dict[str, str]
@@ -87,8 +87,8 @@ def installed() -> tuple[Installed, ...]:
     return tuple(Installed(known, path(alias), _size(path(alias))) for alias, known in found if known)
 
 
-def pull(alias: str, convert: Converter) -> Pull:
-    """Fetch and convert a model unless it is installed already, yielding progress."""
+def pull(alias: str, describe: Describer) -> Pull:
+    """Fetch and describe a model unless it is installed already, yielding progress."""
     release = catalog.find(alias)
     if card(alias):
         return
@@ -101,8 +101,8 @@ def pull(alias: str, convert: Converter) -> Pull:
             discard(_temporary(alias, purpose))
         partial = root() / "partial" / alias
         gguf = yield from fetch(release, partial)
-        yield Progress("converting", 0, 0)
-        _put(release, gguf, convert)
+        yield Progress("preparing", 0, 0)
+        _put(release, gguf, describe)
         discard(partial)
 
 
@@ -157,15 +157,16 @@ def _retire(folder: Path) -> None:
         shutil.rmtree(old)
 
 
-def _put(release: Release, gguf: Path, convert: Converter) -> None:
-    """Convert a GGUF file into a model folder and put that in its place in one step."""
+def _put(release: Release, gguf: Path, describe: Describer) -> None:
+    """Describe a GGUF file in a new folder, add the file and put both in their place in one step."""
     new = _temporary(release.alias, "new")
     new.mkdir(parents=True)
     try:
         made_by = {"infinipot": __version__, **{name: version(name) for name in ("transformers", "gguf")}}
-        known = (release.alias, release.sha256, STORE_VERSION, "float16")
-        made = Card(*known, convert(gguf, new, release.alias), release.format, made_by)
+        known = (release.alias, release.sha256, STORE_VERSION)
+        made = Card(*known, describe(gguf, new, release.alias), release.format, made_by)
         (new / CARD).write_text(json.dumps(asdict(made), indent=2) + "\n", "utf-8")
+        gguf.replace(new / GGUF)
         for file in (*new.iterdir(), new):
             atomic_files.sync(file)
         _retire(path(release.alias))

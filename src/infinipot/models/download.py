@@ -28,7 +28,7 @@ from infinipot.common.extras import needed_for
 from infinipot.errors import DownloadError
 from infinipot.models.catalog import Part, Release
 
-Stage = Literal["waiting", "asking the hub", "downloading", "joining", "converting"]
+Stage = Literal["waiting", "asking the hub", "downloading", "joining", "preparing"]
 BLOCK = 1 << 20  # bytes copied between two reports
 HUB_TIMEOUT_S = 2.0  # for the first answer; a hub that cannot be reached must not be waited for
 ATTEMPTS = 3

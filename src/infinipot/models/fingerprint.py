@@ -8,7 +8,7 @@ import hashlib
 import json
 import math
 from collections.abc import Iterable
-from typing import Any
+from typing import Any, Protocol
 from weakref import WeakKeyDictionary
 
 import torch
@@ -25,16 +25,30 @@ _STEPS = 256
 _known: WeakKeyDictionary[Any, str] = WeakKeyDictionary()  # a large vocabulary takes half a second
 
 
+class Sampled(Protocol):
+    """A weight that is not held as a tensor."""
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """The weight's shape."""
+
+    def at(self, places: Tensor) -> Tensor:
+        """Return the values at places of the flattened weight."""
+
+
 @torch.no_grad()
-def sampled(tensors: Iterable[tuple[str, Tensor]]) -> str:
-    """Return a SHA-256 of named tensors."""
+def sampled(tensors: "Iterable[tuple[str, Tensor | Sampled]]") -> str:
+    """Return a SHA-256 of named tensors, or of what can say some values of one."""
     digest = hashlib.sha256()
     for name, tensor in sorted(tensors, key=lambda pair: pair[0]):
         digest.update(f"{name} {tuple(tensor.shape)}\n".encode())
-        flat = tensor.detach().reshape(-1)
-        places = torch.linspace(0, flat.numel() - 1, SAMPLES, dtype=torch.float64).long().to(flat.device)
+        places = torch.linspace(0, math.prod(tensor.shape) - 1, SAMPLES, dtype=torch.float64).long()
+        if isinstance(tensor, Tensor):
+            found = tensor.detach().reshape(-1)[places.to(tensor.device)]
+        else:
+            found = tensor.at(places)
         # bfloat16 is the coarsest of the dtypes: the same weights give the same hash in each of them.
-        values = flat[places].to(torch.bfloat16).float().cpu().tolist()
+        values = found.to(torch.bfloat16).float().cpu().tolist()
         digest.update(repr(values).encode())
     return digest.hexdigest()
 

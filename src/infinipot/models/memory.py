@@ -26,7 +26,7 @@ _GROUP_FILES = {
 }
 
 
-def folder_bytes(folder: Path, itemsize: int) -> int:
+def folder_bytes(folder: Path, itemsize: float) -> int:
     """Return what a model folder's weights take when its floats are loaded at `itemsize` bytes each."""
     index, names = folder / "model.safetensors.index.json", {"model.safetensors"}
     if index.is_file():  # the shards a loader would read: folders can hold the same weights twice
@@ -34,16 +34,16 @@ def folder_bytes(folder: Path, itemsize: int) -> int:
     if shards := [folder / name for name in names if (folder / name).is_file()]:
         return sum(_file_bytes(shard, itemsize) for shard in shards)
     # Pickled weights have no cheap header; nearly all are stored in two bytes a value.
-    return sum(path.stat().st_size for path in folder.glob("pytorch_model*.bin")) * itemsize // 2
+    return int(sum(path.stat().st_size for path in folder.glob("pytorch_model*.bin")) * itemsize / 2)
 
 
-def _file_bytes(path: Path, itemsize: int) -> int:
+def _file_bytes(path: Path, itemsize: float) -> int:
     with safe_open(path, "np") as opened:
         found = [opened.get_slice(name) for name in opened.keys()]  # noqa: SIM118  no mapping
-        return sum(math.prod(one.get_shape()) * _width(one.get_dtype(), itemsize) for one in found)
+        return int(sum(math.prod(one.get_shape()) * _width(one.get_dtype(), itemsize) for one in found))
 
 
-def _width(dtype: str, itemsize: int) -> int:
+def _width(dtype: str, itemsize: float) -> float:
     """Bytes of one value once it is loaded: I32 has four, F8_E4M3 and BOOL one."""
     bits = re.match(r"[A-Z]+(\d+)", dtype)
     return itemsize if dtype in _CAST else max(1, int(bits[1]) // 8) if bits else 1

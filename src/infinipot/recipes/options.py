@@ -18,7 +18,11 @@ THEIRS, DIALOGUE = "the recipe's", "chat where the model has a template"
 MODEL = Option("model", str, DEFAULT_MODEL, "Alias, hub id, folder or .gguf file.", POT, short="m")
 DEVICE = Option("device", str, "auto", "auto, cpu, cuda, cuda:1, mps.", POT)
 DTYPE = Option("dtype", str, "auto", "auto, float32, bfloat16, float16, mixed.", POT)
-ENGINE = (MODEL, DEVICE, DTYPE)
+_HELD = "How weights are held: as in their file, in 4 or 8 bits, or in full."
+WEIGHTS = Option("weights", str, "auto", _HELD, POT, choices=("auto", "int4", "int8", "fp8", "full"))
+THREADS = Option("threads", int, None, "Threads to compute with on a CPU.", POT, least=1, shown="torch's")
+COMPUTING = (DEVICE, DTYPE, WEIGHTS, THREADS)
+ENGINE = (MODEL, *COMPUTING)
 
 RECIPE = Option("recipe", str, "infinipot", "Method; `infinipot recipes` lists them.", POT, short="r")
 MEASURED = "what measures better for the model"
@@ -59,7 +63,7 @@ DECLARED: Mapping[str, Option] = SIZES | CHOICE
 METHOD = (RECIPE, *DECLARED.values(), SET)
 """What makes a recipe, beside the layout of its prompts."""
 ARCHIVE = Option("archive", bool, True, "Keep what is read on disk, so that passages can be recalled.", POT)
-READING = (MODEL, *METHOD, ARCHIVE, FORMAT, DEVICE, DTYPE)
+READING = (MODEL, *METHOD, ARCHIVE, FORMAT, *COMPUTING)
 """What a command takes that reads a text."""
 
 ANSWER = (

@@ -21,7 +21,8 @@ from infinipot.store import open_store
 def build(settings: Settings) -> tuple[Engine, Recipe]:
     """Load the model of the settings, and the recipe it is served with."""
     recipe = Recipe.named(settings.recipe, capacity=settings.capacity, recall=settings.recall)
-    engine = open_engine(settings.model, settings.device, settings.dtype)
+    where = settings.model, settings.device, settings.dtype
+    engine = open_engine(*where, weights=settings.weights, threads=settings.threads)
     return engine, replace(recipe, format=settings.format or engine.dialogue_format)
 
 

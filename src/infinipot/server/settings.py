@@ -14,7 +14,7 @@ from infinipot.core.config import DEFAULT_CAPACITY
 from infinipot.errors import ConfigError
 from infinipot.models.catalog import DEFAULT_MODEL
 from infinipot.recipes.option import Option
-from infinipot.recipes.options import DEVICE, DIALOGUE, DTYPE, FORMAT, MODEL, SIZES
+from infinipot.recipes.options import DEVICE, DIALOGUE, DTYPE, FORMAT, MODEL, SIZES, THREADS, WEIGHTS
 from infinipot.text.tokenizer import Format
 
 MIB = 2**20
@@ -113,6 +113,8 @@ class Settings:
     store: str | None = _set(None, POTS, "Folder or fsspec address of kept pots.", shown="your own")
     device: str = _set("auto", POTS, DEVICE.help)
     dtype: str = _set("auto", POTS, DTYPE.help)
+    weights: str = _set("auto", POTS, WEIGHTS.help, choices=WEIGHTS.choices)
+    threads: int | None = _set(None, POTS, THREADS.help, least=1, shown=THREADS.shown)
     host: str = _set("127.0.0.1", ACCESS, "Address to listen on; 0.0.0.0 is every one.")
     port: int = _set(8000, ACCESS, "Port to listen on; 0 is any that is free.", least=0, most=65_535)
     keys: Keys = field(default_factory=Keys)

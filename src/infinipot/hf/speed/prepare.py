@@ -9,7 +9,7 @@ from contextlib import suppress
 import torch
 from torch import nn
 
-from infinipot.errors import ConfigError
+from infinipot.errors import ConfigError, check
 from infinipot.hf.model import HFModel
 from infinipot.hf.speed.joint import join
 from infinipot.hf.speed.products import has_bfloat16, has_onednn, pack
@@ -46,10 +46,17 @@ def fuse(decoder: nn.Module, kinds: tuple[str, ...] = FUSED) -> int:
     return len(found)
 
 
-def prepare(model: HFModel, mixed: bool = False, fused: bool = False) -> str:
-    """Make the model fast; return the name of what it computes in."""
+def use_threads(count: int | None) -> None:
+    """Compute with so many threads on a CPU; None leaves it as it is."""
+    if count is not None:
+        check(count >= 1, "threads", count, "use 1 or more")
+        torch.set_num_threads(count)
+
+
+def prepare(model: HFModel, mixed: bool = False, fused: bool = False, packed: bool = False) -> str:
+    """Make the model fast; return the name of what it computes in. Packed weights are so already."""
     name = str(model.model.dtype).removeprefix("torch.")
-    if model.obstacle:
+    if model.obstacle or packed:
         return name
     if model.device.type == "cuda":
         fuse(model.decoder) if fused else join(model.decoder)

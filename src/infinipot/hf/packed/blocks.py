@@ -1,0 +1,102 @@
+"""One weight in few bits: rows of blocks, each of 32 or 256 values and their scales, as in GGUF files."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cache
+
+import torch
+from torch import Tensor
+
+from infinipot.hf.packed import ggml
+from infinipot.hf.packed.ggml import Ggml
+
+SLICE = 16_000_000  # weights that are unpacked at a time: 64 MB; fewer make products slower
+_scratch: list[Tensor] = []  # the buffer they are unpacked into, used again and again
+
+
+@dataclass(frozen=True)
+class Blocks:
+    """A weight [out, in] whose rows are blocks of one format; `data` [out, bytes] may be a mapped file."""
+
+    data: Tensor
+    kind: int  # ggml's number of the format
+    width: int
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """Rows and columns of the weight."""
+        return len(self.data), self.width
+
+    @property
+    def format(self) -> str:
+        """The format's name."""
+        return ggml.UNPACK[self.kind].upper()
+
+    def rows(self, places: Tensor) -> Tensor:
+        """The float32 values [n, in] of some rows."""
+        return unpacked(Blocks(self.data[places], self.kind, self.width))
+
+    def at(self, places: Tensor) -> Tensor:
+        """The values at places of the flattened weight."""
+        row, column = places // self.width, places % self.width
+        return self.rows(row).gather(1, column[:, None])[:, 0]
+
+
+def unpacked(blocks: Blocks, out: Tensor | None = None) -> Tensor:
+    """All values of a weight in float32, exactly."""
+    out = torch.empty(blocks.shape) if out is None else out
+    found = ggml.find()
+    if isinstance(found, Ggml):
+        found.unpack(blocks.data.contiguous(), blocks.kind, out)
+    else:
+        out.copy_(slowly_unpacked(blocks))
+    return out
+
+
+def slices(blocks: Blocks) -> Iterator[tuple[int, Tensor]]:
+    """Yield rows in float32, some at a time: where they begin, and values that are valid until the next."""
+    count = min(max(1, SLICE // blocks.width), len(blocks.data))
+    if not _scratch or _scratch[0].numel() < count * blocks.width:
+        _scratch[:] = [torch.empty(max(count * blocks.width, _scratch[0].numel() if _scratch else 0))]
+    for start in range(0, len(blocks.data), count):
+        data = blocks.data[start : start + count]
+        out = _scratch[0][: len(data) * blocks.width].view(len(data), blocks.width)
+        yield start, unpacked(Blocks(data, blocks.kind, blocks.width), out)
+
+
+def slowly_unpacked(blocks: Blocks) -> Tensor:
+    """The same by the gguf package, which is the definition of the formats in Python."""
+    from gguf import GGMLQuantizationType, dequantize
+
+    return torch.from_numpy(dequantize(blocks.data.numpy(), GGMLQuantizationType(blocks.kind)))
+
+
+def packed(weight: Tensor, kind: int) -> Blocks:
+    """Round a weight [out, in] to a format."""
+    found = ggml.find()
+    assert isinstance(found, Ggml)
+    data = torch.empty(len(weight), row_bytes(kind, weight.shape[1]), dtype=torch.uint8)
+    found.pack(weight.float().contiguous(), kind, data)
+    return Blocks(data, kind, weight.shape[1])
+
+
+@cache
+def block_size(kind: int) -> tuple[int, int]:
+    """Values and bytes of one block."""
+    from gguf import GGML_QUANT_SIZES, GGMLQuantizationType
+
+    values, size = GGML_QUANT_SIZES[GGMLQuantizationType(kind)]
+    return int(values), int(size)
+
+
+def row_bytes(kind: int, width: int) -> int:
+    """Bytes of one row."""
+    values, size = block_size(kind)
+    return width // values * size
+
+
+def format_name(kind: int) -> str:
+    """The name of a format, of those too that cannot be held."""
+    from gguf import GGMLQuantizationType
+
+    return str(GGMLQuantizationType(kind).name)

@@ -1,0 +1,87 @@
+"""How a model's weights are held: as their file has them, rounded to few bits, or in full; and why."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import torch
+
+from infinipot.common.suggest import find
+from infinipot.errors import ConfigError
+from infinipot.hf.packed import ggml
+from infinipot.hf.packed.gguf_file import Index
+
+BITS = {"int8": 8, "int4": 12}
+"""What is asked for, and ggml's number of the format: Q8_0 and Q4_K."""
+BYTES = {8: 34 / 32, 12: 4.5 / 8}  # a weight takes in these formats
+CHOICES = ("auto", "int4", "int8", "fp8", "full")
+INSTALL = f"pip install {ggml.PACKAGE}"
+
+
+@dataclass(frozen=True)
+class Choice:
+    """How weights are held."""
+
+    rounded: int | None = None  # None: in full; else packed, floats rounded to this format, or 0: not at all
+    how: str = ""  # in words, where not in full
+    note: str = ""  # what a person should hear
+
+    @property
+    def packed(self) -> bool:
+        """Say whether weights stay in few bits."""
+        return self.rounded is not None
+
+    def bytes(self, count: Callable[[float], int], itemsize: int, index: Index | None) -> int:
+        """Return what the weights take, given their bytes at so many a value."""
+        if self.rounded is None:
+            return count(itemsize)
+        return index.packed_bytes if index is not None else count(BYTES[self.rounded])
+
+
+IN_FULL = Choice()
+
+
+def choose_weights(wanted: str, device: torch.device, dtype: torch.dtype, index: Index | None) -> Choice:
+    """Decide; `index` is a GGUF file's, None for other models."""
+    find("weights", wanted, dict.fromkeys(CHOICES), field="weights")
+    if wanted == "full":
+        return IN_FULL
+    if wanted == "auto":
+        return _automatic(device, dtype, index)
+    if wanted == "fp8":
+        raise _refused("fp8 weights are for cards that multiply them", "use `weights` int8, int4 or full")
+    if device.type != "cpu":
+        raise _refused(f"{wanted} weights are for CPUs so far", "use `weights` full")
+    kernels = ggml.find()
+    if isinstance(kernels, str):
+        raise _refused(f"{wanted} weights need ggml's kernels, and {kernels}", INSTALL)
+    _refuse_unknown(index)
+    if index is not None and any(place.packable for place in index.places):
+        return Choice(BITS[wanted], f"{' and '.join(_packed_formats(index))}, as in the file")
+    return Choice(BITS[wanted], f"{ggml.UNPACK[BITS[wanted]].upper()}, rounded from the file's")
+
+
+def _automatic(device: torch.device, dtype: torch.dtype, index: Index | None) -> Choice:
+    formats = _packed_formats(index) if index else []
+    if not formats or device.type != "cpu" or dtype != torch.float32:
+        return IN_FULL
+    kernels = ggml.find()
+    if isinstance(kernels, str):
+        return Choice(note=f"weights are unpacked, which takes more memory and time: {kernels} ({INSTALL})")
+    _refuse_unknown(index)
+    held = f"{' and '.join(formats)}, as in the file"
+    return Choice(0, held, f"weights stay {held}")
+
+
+def _packed_formats(index: Index) -> list[str]:
+    return sorted({ggml.UNPACK[place.kind].upper() for place in index.places if place.packable})
+
+
+def _refuse_unknown(index: Index | None) -> None:
+    """Refuse a file with matrices in a format that cannot be held."""
+    known = {*map(str.upper, ggml.UNPACK.values()), "F32", "F16", "BF16"}
+    if index and (unknown := [name for name in index.formats if name not in known]):
+        raise _refused(f"its weights are in {unknown[0]}, which cannot be held packed", "use `weights` full")
+
+
+def _refused(problem: str, remedy: str) -> ConfigError:
+    return ConfigError(problem, field="weights", remedy=remedy)

@@ -1,0 +1,201 @@
+"""ggml's kernels for a CPU, called by ctypes from the libraries that the package pywhispercpp carries.
+
+ggml (llama.cpp's tensor library, MIT) multiplies blocks of 2 to 8 bits as they lie in a GGUF file; that
+package is the one on PyPI with its shared libraries for Linux, macOS and Windows. Only functions of ggml's
+public interface are used, with opaque pointers. A failed assertion inside ggml ends the process, so
+everything it asserts is checked here or by the caller first. Does not know what a model is.
+"""
+
+import ctypes
+import platform
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from ctypes import c_bool, c_int, c_int64, c_size_t, c_void_p
+from functools import cache
+from importlib.metadata import PackageNotFoundError, distribution
+from pathlib import Path
+from threading import Lock
+from typing import Any
+
+import torch
+from torch import Tensor
+
+PACKAGE = "pywhispercpp"
+ALIGNMENT = 32  # of every pointer
+FLOAT = 0  # ggml's number of float32
+NODES = 16  # of a graph
+GRAPH_BYTES = 64 * 1024  # tensors and nodes of one graph, without their data
+UNPACK = {  # the formats, by ggml's number, and what their functions are called by
+    2: "q4_0",
+    3: "q4_1",
+    6: "q5_0",
+    7: "q5_1",
+    8: "q8_0",
+    10: "q2_K",
+    11: "q3_K",
+    12: "q4_K",
+    13: "q5_K",
+    14: "q6_K",
+    20: "iq4_nl",
+    23: "iq4_xs",
+}
+
+
+class _Params(ctypes.Structure):
+    _fields_ = (("size", c_size_t), ("memory", c_void_p), ("no_alloc", c_bool))
+
+
+_SIGNATURES: dict[str, tuple[Any, ...]] = {  # the result, then the arguments
+    "ggml_init": (c_void_p, _Params),
+    "ggml_new_tensor_2d": (c_void_p, c_void_p, c_int, c_int64, c_int64),
+    "ggml_mul_mat": (c_void_p, c_void_p, c_void_p, c_void_p),
+    "ggml_mul": (c_void_p, c_void_p, c_void_p, c_void_p),
+    "ggml_silu": (c_void_p, c_void_p),
+    "ggml_new_graph_custom": (c_void_p, c_void_p, c_size_t, c_bool),
+    "ggml_build_forward_expand": (None, c_void_p, c_void_p),
+    "ggml_backend_cpu_init": (c_void_p,),
+    "ggml_backend_cpu_set_n_threads": (None, c_void_p, c_int),
+    "ggml_backend_graph_compute": (c_int, c_void_p, c_void_p),
+    "ggml_backend_cpu_buffer_from_ptr": (c_void_p, c_void_p, c_size_t),
+    "ggml_backend_tensor_alloc": (c_int, c_void_p, c_void_p, c_void_p),
+    "ggml_quantize_chunk": (c_size_t, c_int, c_void_p, c_void_p, *(c_int64,) * 3, c_void_p),
+    "ggml_cpu_has_avx2": (c_int,),
+    **{f"dequantize_row_{name}": (None, c_void_p, c_void_p, c_int64) for name in UNPACK.values()},
+}
+
+
+class Ggml:
+    """The loaded libraries, one backend on the CPU, and the threads that unpack."""
+
+    def __init__(self, files: Sequence[Path]) -> None:
+        _share_threads()
+        opened = [ctypes.CDLL(str(file), mode=ctypes.RTLD_GLOBAL) for file in files]
+        self._functions = {name: _bound(opened, name) for name in _SIGNATURES}
+        self._backend = self["ggml_backend_cpu_init"]()
+        self._threads = 0
+        self._pool: ThreadPoolExecutor | None = None
+        self.lock = Lock()  # one product at a time: a graph's buffers and the backend's are its own
+
+    def __getitem__(self, name: str) -> Any:
+        """A function of ggml's."""
+        return self._functions[name]
+
+    def compute(self, graph: int) -> None:
+        """Run a graph, on as many threads as torch uses."""
+        self._follow_torch()
+        if self["ggml_backend_graph_compute"](self._backend, graph) != 0:
+            raise MemoryError("ggml had no memory for a product")
+
+    def unpack(self, blocks: Tensor, kind: int, out: Tensor) -> None:
+        """Write the float32 values of whole rows of blocks [n, bytes] to out [n, k], exactly."""
+        self._follow_torch()
+        function, count = self[f"dequantize_row_{UNPACK[kind]}"], len(blocks)
+        step = -(-count // self._threads)
+        parts = [(blocks[at : at + step], out[at : at + step]) for at in range(0, count, step)]
+        run = self._pool.map if self._pool and out.numel() > 100_000 else map
+        for _ in run(lambda part: function(part[0].data_ptr(), part[1].data_ptr(), part[1].numel()), parts):
+            pass
+
+    def pack(self, weight: Tensor, kind: int, out: Tensor) -> None:
+        """Round float32 rows [n, k] to blocks [n, bytes] of a format."""
+        rows, width = weight.shape
+        self["ggml_quantize_chunk"](kind, weight.data_ptr(), out.data_ptr(), 0, rows, width, None)
+
+    def _follow_torch(self) -> None:
+        if (wanted := torch.get_num_threads()) != self._threads:
+            self["ggml_backend_cpu_set_n_threads"](self._backend, wanted)
+            self._pool = ThreadPoolExecutor(wanted) if wanted > 1 else None
+            self._threads = wanted
+
+
+class Graph:
+    """One computation, built once on buffers of its own and run again and again."""
+
+    def __init__(self, ggml: Ggml) -> None:
+        self._ggml = ggml
+        self._context = ggml["ggml_init"](_Params(GRAPH_BYTES, None, True))
+        self._graph = ggml["ggml_new_graph_custom"](self._context, NODES, False)
+        self._held: list[Tensor] = []  # what the graph points to
+
+    def tensor(self, kind: int, shape: Sequence[int], data: Tensor) -> int:
+        """Return a tensor [out, in] of this format on existing memory."""
+        made: int = self._ggml["ggml_new_tensor_2d"](self._context, kind, shape[1], shape[0])
+        return self._placed(made, data)
+
+    def input(self, data: Tensor) -> int:
+        """Return a float32 tensor on existing memory [n, k]."""
+        return self.tensor(FLOAT, data.shape, data)
+
+    def apply(self, name: str, *inputs: int, out: Tensor) -> int:
+        """Add an operation whose result is written to `out`."""
+        made = self._placed(self._ggml[name](self._context, *inputs), out)
+        self._ggml["ggml_build_forward_expand"](self._graph, made)
+        return made
+
+    def _placed(self, made: int, data: Tensor) -> int:
+        if data.data_ptr() % ALIGNMENT or not data.is_contiguous():
+            raise ValueError("ggml wants aligned, contiguous memory")
+        at = data.data_ptr()
+        buffer = self._ggml["ggml_backend_cpu_buffer_from_ptr"](at, max(data.nbytes, ALIGNMENT))
+        self._ggml["ggml_backend_tensor_alloc"](buffer, made, at)
+        self._held.append(data)
+        return made
+
+    def run(self) -> None:
+        """Compute."""
+        self._ggml.compute(self._graph)
+
+
+@cache
+def find() -> Ggml | str:
+    """Return the kernels, or why there are none on this machine."""
+    if platform.machine().lower() in ("x86_64", "amd64") and not _has_avx2():
+        return "this processor has no AVX2 instructions"
+    try:
+        files = [Path(str(file.locate())) for file in distribution(PACKAGE).files or ()]
+        found = Ggml(_libraries(files))
+    except PackageNotFoundError:
+        return f"the package {PACKAGE} is not installed"
+    except (OSError, AttributeError, StopIteration) as error:
+        return f"the libraries of {PACKAGE} cannot be used here ({error or 'none for this system'})"
+    return found if _right(found) else "ggml's products are not right on this machine"
+
+
+def _has_avx2() -> bool:
+    # torch names the best instructions it may use: DEFAULT, AVX2 or AVX512.
+    return torch.backends.cpu.get_cpu_capability().startswith("AVX")
+
+
+def _libraries(files: list[Path]) -> list[Path]:
+    """The two libraries; wheels carry them twice, and those that were repaired find each other."""
+    named = [file for file in files if "ggml" in file.name]
+    inner = [file for file in named if file.parent.name.endswith((".libs", ".dylibs"))] or named
+    return [next(file for file in inner if part in file.name) for part in ("ggml-base", "ggml-cpu")]
+
+
+def _share_threads() -> None:
+    """Let ggml use torch's OpenMP, so that there is one pool of threads, not two that wait for a core."""
+    for library in (Path(torch.__file__).parent / "lib").glob("libgomp*"):
+        ctypes.CDLL(str(library), mode=ctypes.RTLD_GLOBAL)
+
+
+def _bound(libraries: list[ctypes.CDLL], name: str) -> Any:
+    library = next((one for one in libraries if hasattr(one, name)), None)
+    if library is None:
+        raise AttributeError(f"{name} is missing")
+    function = getattr(library, name)
+    function.restype, function.argtypes = _SIGNATURES[name][0], list(_SIGNATURES[name][1:])
+    return function
+
+
+def _right(ggml: Ggml) -> bool:
+    """Try a small product against torch's own."""
+    weight, x = torch.linspace(-1, 1, 64 * 256).sin().view(64, 256), torch.linspace(-1, 1, 512).view(2, 256)
+    blocks = torch.zeros(64, 256 // 32 * 34, dtype=torch.uint8)
+    wide, out = torch.empty_like(weight), torch.empty(2, 64)
+    ggml.pack(weight, 8, blocks)
+    ggml.unpack(blocks, 8, wide)
+    graph = Graph(ggml)
+    graph.apply("ggml_mul_mat", graph.tensor(8, weight.shape, blocks), graph.input(x), out=out)
+    graph.run()
+    return bool((wide - weight).abs().max() < 0.01 and (out - x @ weight.T).abs().max() < 0.5)

@@ -1,0 +1,223 @@
+"""The tensors of a GGUF file by the names they have in a model, in their blocks or unpacked.
+
+Names, and what llama.cpp did to the values, come from transformers' own tables. The file is mapped into
+memory, so a weight that stays packed is not copied unless its rows change places. Whatever else those tables
+do is done on unpacked values.
+"""
+
+import json
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any, ClassVar, Self
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from infinipot.errors import ModelError
+from infinipot.hf.packed import ggml
+from infinipot.hf.packed.blocks import Blocks, format_name, packed, slices, unpacked
+
+_FLOATS = {0: torch.float32, 1: torch.float16, 30: torch.bfloat16}
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where a tensor lies in a GGUF file; `shape` is the tensor's in torch's order."""
+
+    name: str
+    kind: int
+    shape: tuple[int, ...]
+    offset: int
+    size: int
+
+    @property
+    def packable(self) -> bool:
+        """Whether the tensor can stay as it is."""
+        return self.kind in ggml.UNPACK and len(self.shape) == 2
+
+    def bytes(self, file: Tensor) -> Tensor:
+        """Return the tensor's bytes, a row each where there are rows."""
+        found = file[self.offset : self.offset + self.size]
+        return found.view(self.shape[0], -1) if len(self.shape) == 2 else found
+
+    def blocks(self, file: Tensor) -> Blocks:
+        """Return the tensor as it is."""
+        return Blocks(self.bytes(file), self.kind, self.shape[1])
+
+    def values(self, file: Tensor) -> Tensor:
+        """Return the tensor unpacked to float32."""
+        data = self.bytes(file)
+        if self.packable:
+            return unpacked(self.blocks(file))
+        if self.kind in _FLOATS:
+            return data.clone().reshape(-1).view(_FLOATS[self.kind]).float().view(self.shape)
+        from gguf import GGMLQuantizationType, dequantize
+
+        return torch.from_numpy(dequantize(data.numpy(), GGMLQuantizationType(self.kind))).view(self.shape)
+
+
+@dataclass(frozen=True)
+class Index:
+    """What is in a GGUF file and where, and the names its tensors have in the model."""
+
+    FILE: ClassVar = "tensors.json"
+    architecture: str
+    places: tuple[Place, ...]
+    names: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def parameters(self) -> int:
+        """The number of weights."""
+        return sum(int(np.prod(place.shape)) for place in self.places)
+
+    @property
+    def formats(self) -> list[str]:
+        """The formats of its matrices, by name."""
+        return sorted({format_name(place.kind) for place in self.places if len(place.shape) > 1})
+
+    @property
+    def packed_bytes(self) -> int:
+        """Memory of the weights if they stay in their blocks; what cannot is unpacked to float32."""
+        return sum(one.size if one.packable else 4 * int(np.prod(one.shape)) for one in self.places)
+
+    def check(self, gguf: Path) -> None:
+        """Refuse a file with a block whose scale is not a number: unpack everything once."""
+        file = mapped(gguf)
+        for place in self.places:
+            parts = slices(place.blocks(file)) if place.packable else [(0, place.values(file))]
+            if not all(part.isfinite().all() for _, part in parts):
+                problem = f"{gguf} is damaged: {place.name} has values that are no numbers"
+                raise ModelError(problem, remedy="download it again")
+
+    def save(self, folder: Path) -> None:
+        """Write the index: gguf's reader needs seconds for a large vocabulary."""
+        rows = [[one.name, one.kind, list(one.shape), one.offset, one.size] for one in self.places]
+        told = {"architecture": self.architecture, "places": rows, "names": self.names}
+        (folder / self.FILE).write_text(json.dumps(told) + "\n", "utf-8")
+
+    @classmethod
+    def load(cls, folder: Path) -> Self:
+        """Read an index."""
+        told = json.loads((folder / cls.FILE).read_text("utf-8"))
+        found = (Place(name, kind, tuple(shape), *where) for name, kind, shape, *where in told["places"])
+        return cls(told["architecture"], tuple(found), told["names"])
+
+
+def places(reader: Any) -> Iterator[Place]:
+    """Yield where the tensors lie, from gguf's own reader."""
+    for tensor in reader.tensors:
+        shape = tuple(int(size) for size in reversed(tensor.shape))
+        yield Place(tensor.name, int(tensor.tensor_type), shape, int(tensor.data_offset), int(tensor.n_bytes))
+
+
+def indexed(model: Any, index: Index) -> Index:
+    """Return the index with the names of a model's weights."""
+    from transformers.modeling_gguf_pytorch_utils import get_gguf_hf_weights_map
+
+    return replace(index, names=get_gguf_hf_weights_map(model, _processor(model, index)))
+
+
+def mapped(path: Path) -> Tensor:
+    """Return the file's bytes; what is not looked at is not read."""
+    return torch.from_numpy(np.memmap(path, dtype=np.uint8, mode="c"))  # "c": nothing is ever written back
+
+
+@dataclass(frozen=True)
+class Weights:
+    """The file's tensors by the names they have in the model; a source for `load.fill`."""
+
+    file: Tensor
+    found: dict[str, tuple[Place, Any]]  # and what is done: nothing, an order of rows, or a function
+    rounded: int = 0  # the format that matrices of floats are rounded to
+
+    @classmethod
+    def of(cls, model: Any, path: Path, index: Index, rounded: int) -> Self:
+        """Find the file's tensors for a model."""
+        file = mapped(path)
+        if any(one.offset + one.size > len(file) for one in index.places):
+            raise ModelError(f"{path} is cut short", remedy="download it again")
+        processor, found = _processor(model, index), {}
+        for place in index.places:
+            change, name = _change(processor, place, index.names)
+            if name in index.names:
+                found[index.names[name]] = place, change
+        return cls(file, found, rounded)
+
+    def has(self, name: str) -> bool:
+        """Say whether the file has such a weight."""
+        return name in self.found
+
+    def blocks(self, name: str) -> Blocks | None:
+        """Return a weight as blocks, where it can stay so or is to be rounded."""
+        place, change = self.found[name]
+        if place.packable and not callable(change):
+            data = place.bytes(self.file)
+            if change is not None or data.data_ptr() % ggml.ALIGNMENT:
+                data = data[change] if change is not None else data.clone()
+            return Blocks(data, place.kind, place.shape[1])
+        if self.rounded and len(place.shape) == 2:
+            return packed(self.values(name), self.rounded)
+        return None
+
+    def values(self, name: str) -> Tensor:
+        """Return a weight in float32."""
+        place, change = self.found[name]
+        values = place.values(self.file)
+        if callable(change):
+            return torch.from_numpy(np.ascontiguousarray(change(values.numpy())))
+        return values if change is None else values[change]
+
+    def samples(self, names: Iterable[str]) -> Iterator[tuple[str, Any]]:
+        """Yield what a fingerprint is taken of, for the plain model's names."""
+        tied = next((name for name in self.found if name.endswith("embed_tokens.weight")), "")
+        for name in names:
+            place, change = self.found[name if name in self.found else tied]
+            yield name, _Sample(self, name if name in self.found else tied, place.shape, change)
+
+
+@dataclass(frozen=True)
+class _Sample:
+    """A weight of which only a few values are unpacked."""
+
+    weights: Weights
+    name: str
+    shape: tuple[int, ...]
+    change: Any
+
+    def at(self, spots: Tensor) -> Tensor:
+        """Return the values at places of the flattened weight, in float16: pots were first made with that."""
+        place, _ = self.weights.found[self.name]
+        if not place.packable or callable(self.change):
+            return self.weights.values(self.name).reshape(-1)[spots].half()
+        rows = spots // place.shape[1] if self.change is None else self.change[spots // place.shape[1]]
+        found = Blocks(place.bytes(self.weights.file)[rows], place.kind, place.shape[1])
+        return unpacked(found).gather(1, (spots % place.shape[1])[:, None])[:, 0].half()
+
+
+def _processor(model: Any, index: Index) -> Any:
+    from transformers import modeling_gguf_pytorch_utils as tables
+
+    return tables.TENSOR_PROCESSORS.get(index.architecture, tables.TensorProcessor)(
+        config=model.config.to_dict()
+    )
+
+
+def _change(processor: Any, place: Place, names: dict[str, str]) -> tuple[Any, str]:
+    """What is done to a tensor, and its name in the table."""
+
+    def process(values: Any) -> Any:
+        told = {"name": place.name, "tensor_key_mapping": names, "parsed_parameters": {"tensors": {}}}
+        return processor.process(values, **told)
+
+    rows = place.shape[0]
+    result = process(np.arange(rows, dtype=np.float64).reshape(rows, *(1 for _ in place.shape[1:])))
+    if result.weights is None:
+        raise ModelError(f"the tensor {place.name} is laid out in a way that is not known here")
+    order, plain = torch.from_numpy(np.ascontiguousarray(result.weights)).reshape(-1), torch.arange(rows)
+    if torch.equal(order, plain.double()):
+        return None, result.name
+    if torch.equal(order.sort().values, plain.double()):
+        return order.long(), result.name
+    return (lambda values: process(values).weights), result.name

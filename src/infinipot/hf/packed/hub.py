@@ -1,0 +1,76 @@
+"""A model of float weights, from a folder or the hub, rounded to few bits while it is loaded, one by one."""
+
+import json
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors import safe_open
+from torch import Tensor
+
+from infinipot.errors import ModelError
+from infinipot.hf.packed import load as packing
+from infinipot.hf.packed.blocks import Blocks, block_size, packed
+
+WIDE, NARROW = 12, 3  # Q4_K wants 256 columns a block; Q4_1, 32, takes what is left
+
+
+@dataclass(frozen=True)
+class Files:
+    """Weights in safetensors files; a source for `load.fill`."""
+
+    opened: dict[str, Any]  # the file of each name
+    kind: int
+
+    def has(self, name: str) -> bool:
+        """Say whether there is such a weight."""
+        return name in self.opened
+
+    def values(self, name: str) -> Tensor:
+        """Return a weight as it is."""
+        found: Tensor = self.opened[name].get_tensor(name)
+        return found
+
+    def blocks(self, name: str) -> Blocks | None:
+        """Return a weight rounded, where its width allows."""
+        found = self.values(name)
+        kind = self.kind
+        if kind == WIDE and found.shape[-1] % block_size(WIDE)[0]:
+            kind = NARROW
+        if found.ndim != 2 or found.shape[1] % block_size(kind)[0]:
+            return None
+        return packed(found, kind)
+
+
+def load_rounded(where: str, kind: int) -> Any:
+    """Return the model of a folder or a hub id with its matrices in a packed format."""
+    from transformers import AutoConfig, GenerationConfig
+
+    folder = Path(where) if Path(where).is_dir() else _fetched(where)
+    model = packing.skeleton(AutoConfig.from_pretrained(folder), torch.float32)
+    with ExitStack() as stack:
+        packing.fill(model, Files(_opened(folder, stack), kind), torch.float32, packed=True)
+    if (folder / "generation_config.json").is_file():
+        model.generation_config = GenerationConfig.from_pretrained(folder)
+    return model
+
+
+def _fetched(name: str) -> Path:
+    import huggingface_hub
+
+    wanted = ["*.json", "*.safetensors"]
+    return Path(huggingface_hub.snapshot_download(name, allow_patterns=wanted))
+
+
+def _opened(folder: Path, stack: ExitStack) -> dict[str, Any]:
+    """Open the files that an index names, or all; the name of each weight and its file."""
+    index = folder / "model.safetensors.index.json"
+    names = {path.name for path in folder.glob("*.safetensors")}
+    if index.is_file():
+        names = set(json.loads(index.read_text("utf-8"))["weight_map"].values())
+    if not names:
+        raise ModelError("its weights are not in safetensors files", remedy="use `weights` full")
+    files = [stack.enter_context(safe_open(folder / name, "pt")) for name in sorted(names)]
+    return {name: file for file in files for name in file.keys()}  # noqa: SIM118  no mapping

@@ -1,0 +1,93 @@
+"""A transformers model whose weights are given one by one: packed where that is wanted, else plain.
+
+The skeleton has no weights, so nothing is held twice. Where the weights come from, a GGUF file or the files
+of a hub model, is the source's business.
+"""
+
+from typing import Any, Protocol
+
+import torch
+from torch import Tensor, nn
+
+from infinipot.errors import ModelError
+from infinipot.hf.packed.blocks import Blocks
+from infinipot.hf.packed.modules import PackedEmbedding, PackedHead, PackedLinear, Shared
+from infinipot.hf.speed.joint import TOGETHER
+
+
+class Source(Protocol):
+    """Weights by the names they have in the model."""
+
+    def has(self, name: str) -> bool:
+        """Say whether there is such a weight."""
+
+    def blocks(self, name: str) -> Blocks | None:
+        """Return a weight in few bits, where it can be held so."""
+
+    def values(self, name: str) -> Tensor:
+        """Return a weight as it is, unpacked."""
+
+
+def skeleton(config: Any, dtype: torch.dtype) -> Any:
+    """Return a model without weights; its buffers are real."""
+    from accelerate import init_empty_weights
+    from transformers import AutoModelForCausalLM
+
+    with init_empty_weights(include_buffers=False):
+        return AutoModelForCausalLM.from_config(config, dtype=dtype)
+
+
+def fill(model: Any, source: Source, dtype: torch.dtype, packed: bool) -> None:
+    """Give a skeleton its weights: packed where that is wanted and possible, else in `dtype`."""
+    if packed:
+        _pack_ends(model, source)
+        for prefix, module in list(model.named_modules()):
+            _pack_children(module, prefix, source)
+    left = [name for name, _ in model.named_parameters()]
+    if missing := [name for name in left if not source.has(name)]:
+        raise ModelError(f"there are no weights for {missing[0]}", remedy="is the model complete?")
+    model.load_state_dict({name: source.values(name).to(dtype) for name in left}, strict=False, assign=True)
+    if not packed:
+        model.tie_weights()
+
+
+def _pack_children(module: nn.Module, prefix: str, source: Source) -> None:
+    """Put packed products in the place of a module's linear children."""
+    for names in (*TOGETHER, *((name,) for name, _ in list(module.named_children()))):
+        plain: list[Any] = [getattr(module, name, None) for name in names]
+        if not all(type(one) is nn.Linear for one in plain):
+            continue
+        paths = [f"{prefix}.{name}" if prefix else name for name in names]
+        found = [_blocks(source, f"{path}.weight") for path in paths]
+        blocks = [one for one in found if one is not None]
+        if len(blocks) < len(found):
+            continue
+        shared = Shared(blocks)
+        for index, (name, one) in enumerate(zip(names, plain, strict=True)):
+            bias = None if one.bias is None else source.values(f"{paths[index]}.bias").float()
+            setattr(module, name, PackedLinear(shared, index, bias))
+
+
+def _pack_ends(model: Any, source: Source) -> None:
+    """Pack the embedding and the output head, which may be one weight."""
+    embedding, head = model.get_input_embeddings(), model.get_output_embeddings()
+    names = {id(module): name for name, module in model.named_modules()}
+    first = f"{names[id(embedding)]}.weight"
+    blocks = _blocks(source, first)
+    if type(head) is nn.Linear:
+        last = f"{names[id(head)]}.weight"
+        own = _blocks(source, last) if source.has(last) else blocks
+        if own is not None:
+            bias = None if head.bias is None else source.values(last.replace(".weight", ".bias"))
+            model.set_output_embeddings(PackedHead(own, bias))
+    # Gemma's embeddings are scaled; any other kind of embedding stays as it is.
+    scale = getattr(embedding, "embed_scale", None)
+    known = type(embedding) is nn.Embedding or (
+        isinstance(scale, Tensor) and "Scaled" in type(embedding).__name__
+    )
+    if blocks is not None and known:
+        model.set_input_embeddings(PackedEmbedding(blocks, scale))
+
+
+def _blocks(source: Source, name: str) -> Blocks | None:
+    return source.blocks(name) if source.has(name) else None

@@ -1,0 +1,122 @@
+"""A decoder's modules on weights in few bits: linear products, the embedding and the output head.
+
+Few tokens (an answer's) go to ggml's kernels, which round their inputs to 8 bits a block. Many tokens (a
+chunk's) are multiplied in float32 by torch, after a few rows of the weight at a time were unpacked into a
+buffer that is used again: reading is exact. `slowly` is the obvious twin: unpack all, multiply.
+"""
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from infinipot.hf.packed import ggml
+from infinipot.hf.packed.blocks import Blocks, slices, slowly_unpacked
+from infinipot.hf.packed.ggml import Ggml, Graph
+
+FEW = 16  # tokens up to which ggml's kernels are the faster ones
+LIKELY = 64  # next tokens whose logits are computed in float32
+
+
+class Shared:
+    """Products of one input with several weights; few tokens get all of them in one call."""
+
+    def __init__(self, weights: list[Blocks]) -> None:
+        self.weights = weights
+        self._graphs: dict[int, tuple[Graph, Tensor, list[Tensor]]] = {}
+        self._seen: Tensor | None = None  # the input of `_parts`
+        self._parts: list[Tensor] = []
+        self._left = 0  # products of it that were not asked for yet
+
+    def output(self, x: Tensor, index: int) -> Tensor:
+        """The product [..., out] of x [..., in] with the weight of this index."""
+        rows = x.shape[:-1].numel()
+        found = ggml.find()
+        if rows > FEW or isinstance(found, str):
+            return exactly(x, self.weights[index])
+        if self._seen is not x:
+            self._parts = self._few(x.reshape(rows, -1), found)
+            self._seen, self._left = x, len(self.weights)
+        self._left -= 1
+        part = self._parts[index].view(*x.shape[:-1], -1)
+        if self._left == 0:  # hold nothing between layers
+            self._seen, self._parts = None, []
+        return part
+
+    def _few(self, x: Tensor, kernels: Ggml) -> list[Tensor]:
+        rows = len(x)
+        size = 1 << (rows - 1).bit_length()  # a few graphs serve every number of rows
+        with kernels.lock:
+            if size not in self._graphs:
+                self._graphs[size] = self._graph(size, kernels)
+            graph, given, outs = self._graphs[size]
+            given[:rows] = x
+            graph.run()
+            return [out[:rows].clone() for out in outs]
+
+    def _graph(self, rows: int, kernels: Ggml) -> tuple[Graph, Tensor, list[Tensor]]:
+        graph, given = Graph(kernels), torch.zeros(rows, self.weights[0].width)
+        outs = [torch.empty(rows, weight.shape[0]) for weight in self.weights]
+        x = graph.input(given)
+        for weight, out in zip(self.weights, outs, strict=True):
+            graph.apply("ggml_mul_mat", graph.tensor(weight.kind, weight.shape, weight.data), x, out=out)
+        return graph, given, outs
+
+
+class PackedLinear(nn.Module):
+    """Stands for a linear module, alone or among others that share its input."""
+
+    def __init__(self, shared: Shared, index: int, bias: Tensor | None) -> None:
+        super().__init__()
+        self.shared, self.index, self.bias = shared, index, bias
+        self.out_features, self.in_features = shared.weights[index].shape
+
+    def forward(self, x: Tensor) -> Tensor:
+        """As the plain module."""
+        out = self.shared.output(x, self.index)
+        return out if self.bias is None else out.add_(self.bias)
+
+    def slowly(self, x: Tensor) -> Tensor:
+        """The same, by unpacking everything."""
+        return F.linear(x, slowly_unpacked(self.shared.weights[self.index]), self.bias)
+
+
+class PackedEmbedding(nn.Module):
+    """Stands for an embedding; only the rows that are looked up are unpacked."""
+
+    def __init__(self, blocks: Blocks, scale: Tensor | None = None) -> None:
+        super().__init__()
+        self.blocks, self.scale = blocks, scale
+
+    def forward(self, ids: Tensor) -> Tensor:
+        """Rows [..., in] of ids [...]."""
+        rows = self.blocks.rows(ids.reshape(-1)).view(*ids.shape, -1)
+        return rows if self.scale is None else rows * self.scale
+
+
+class PackedHead(nn.Module):
+    """Stands for the output head; of few tokens, whose next ones will be chosen, the likeliest exactly."""
+
+    def __init__(self, blocks: Blocks, bias: Tensor | None) -> None:
+        super().__init__()
+        self.blocks, self.linear = blocks, PackedLinear(Shared([blocks]), 0, bias)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Logits [..., V]."""
+        logits: Tensor = self.linear(x)
+        if x.shape[:-1].numel() > FEW:
+            return logits
+        places = logits.topk(min(LIKELY, logits.shape[-1]), dim=-1).indices  # [..., LIKELY]
+        rows = self.blocks.rows(places.reshape(-1)).view(*places.shape, -1)
+        exact = (rows @ x[..., None])[..., 0]
+        if self.linear.bias is not None:
+            exact = exact + self.linear.bias[places]
+        return logits.scatter(-1, places, exact)
+
+
+def exactly(x: Tensor, weight: Blocks) -> Tensor:
+    """The product [..., out] in float32, some rows of the weight unpacked at a time."""
+    flat = x.reshape(-1, weight.width)
+    out = torch.empty(len(flat), weight.shape[0])
+    for start, rows in slices(weight):
+        torch.mm(flat, rows.T, out=out[:, start : start + len(rows)])
+    return out.view(*x.shape[:-1], -1)
