@@ -84,7 +84,8 @@ def wheel(part: Part, data: bytes, folder: Path, *, damaged: bool = False) -> by
 Seller = Callable[..., Release]
 
 
-def write_gguf(path: Path) -> None:
+def write_gguf(path: Path, kind: str = "F16") -> None:
+    """Write a tiny model; its matrices are in the format `kind`."""
     import gguf
     import numpy as np
     from transformers.convert_slow_tokenizer import bytes_to_unicode
@@ -115,7 +116,12 @@ def write_gguf(path: Path) -> None:
     for name, shape in _shapes(len(tokens)).items():
         norm = name.endswith("norm.weight")
         weights = np.ones(shape) if norm else random.normal(0, 0.3, shape)
-        writer.add_tensor(name, weights.astype(np.float32 if norm else np.float16))
+        if norm or kind == "F16":
+            writer.add_tensor(name, weights.astype(np.float32 if norm else np.float16))
+            continue
+        number = gguf.GGMLQuantizationType[kind]
+        blocks = gguf.quants.quantize(weights.astype(np.float32), number)
+        writer.add_tensor(name, blocks, raw_dtype=number)
     writer.write_header_to_file()
     writer.write_kv_data_to_file()
     writer.write_tensors_to_file()

@@ -13,6 +13,7 @@ import time
 from importlib import import_module
 from importlib.metadata import version
 from itertools import pairwise
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -37,7 +38,10 @@ class Bench:
                     AutoConfig.for_model(**shape), dtype=kind, attn_implementation="sdpa"
                 )
         else:
-            made = AutoModelForCausalLM.from_pretrained(model, dtype=kind, attn_implementation="sdpa")
+            how = {"dtype": kind, "attn_implementation": "sdpa"}
+            if (Path(model) / "model.gguf").is_file():  # a folder of our catalogue
+                how["gguf_file"] = "model.gguf"
+            made = AutoModelForCausalLM.from_pretrained(model, **how)
         self.model = made.to(self.device).eval().requires_grad_(False)
         self.weights = torch.cuda.memory_allocated() if self.device.type == "cuda" else 0
         return {

@@ -11,7 +11,6 @@ import typer
 
 from infinipot.cli.expand import Given, with_options
 from infinipot.cli.screen import BAR, ELAPSED, JSON, bars, draw, megabytes, plain_table, print_json, say
-from infinipot.hf import gguf
 from infinipot.models import cache as store
 from infinipot.models import catalog
 from infinipot.models.download import Progress
@@ -46,6 +45,8 @@ def list_models(*, given: Given) -> None:
 @with_options(JSON)
 def pull(alias: Alias, *, given: Given) -> None:
     """Download a model and make it ready to load; does nothing when it is already there."""
+    from infinipot.hf import gguf
+
     release = catalog.find(alias)
     fresh, start = store.card(alias) is None, time.monotonic()
     if release.note and fresh:

@@ -32,10 +32,10 @@ def easy_pull(monkeypatch: pytest.MonkeyPatch) -> None:
             return
         yield Progress("downloading", 0, 100)
         yield Progress("downloading", 100, 100)
-        yield Progress("converting", 0, 0)
+        yield Progress("preparing", 0, 0)
         release = catalog.find(alias)
         store.path(alias).mkdir(parents=True)
-        card = store.Card(alias, release.sha256, store.STORE_VERSION, "float16", False, release.format, {})
+        card = store.Card(alias, release.sha256, store.STORE_VERSION, False, release.format, {})
         (store.path(alias) / store.CARD).write_text(json.dumps(vars(card)))
 
     monkeypatch.setattr(gguf, "pull", pull)
@@ -74,7 +74,7 @@ def test_pull_draws_on_stderr_and_answers_on_stdout(home: Path) -> None:
     assert (document["pulled"], document["path"]) == (True, str(home / "models" / "gemma-3-270m"))
     assert "Gemma terms of use" in drawn
     assert "downloading" in drawn
-    assert "converting" in drawn
+    assert "preparing" in drawn
     told, drawn = run("pull", "gemma-3-270m")
     assert "it was already there" in told
     assert drawn == ""

@@ -10,10 +10,12 @@ import pytest
 import torch
 from safetensors.torch import save_file
 
+from gguf_oracle import unpacked
 from infinipot.errors import ConfigError, InfiniPotError, ModelError
 from infinipot.hf import loading
-from infinipot.hf.gguf import convert, quiet, read_header
+from infinipot.hf.gguf import describe, read_header
 from infinipot.hf.loading import Loaded, load
+from infinipot.hf.quiet import quiet
 from infinipot.models import catalog, memory
 from infinipot.models.cache import Pull
 from infinipot.models.download import Progress
@@ -23,7 +25,10 @@ from toy_release import Seller
 @pytest.fixture(scope="session")
 def tiny_folder(tiny_gguf: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("folder")
-    convert(tiny_gguf, folder, "tiny")
+    describe(tiny_gguf, folder, "tiny")
+    with quiet():
+        unpacked(tiny_gguf)[0].half().save_pretrained(folder)
+    (folder / "generation_config.json").write_text('{"eos_token_id": [0, 2]}')
     return folder
 
 
@@ -121,7 +126,7 @@ def test_missing_alias_is_pulled_once_through_the_callers_bar(
 
     loaded = load("toy", device="cpu", on_pull=watch)
     assert loaded.format == "plain"  # the catalogue's format, although it can chat
-    assert {step.stage for step in seen} == {"downloading", "joining", "converting"}
+    assert {step.stage for step in seen} == {"downloading", "joining", "preparing"}
     seen.clear()
     load("toy", device="cpu", on_pull=watch)
     assert seen == []
@@ -198,7 +203,7 @@ def test_allocation_that_fails_anyway_is_one_line(tiny_folder: Path, monkeypatch
 
 
 def test_weights_are_counted_from_headers(tiny_folder: Path, tiny_gguf: Path, tmp_path: Path) -> None:
-    count = read_header(tiny_gguf).parameters
+    count = read_header(tiny_gguf).index.parameters
     assert memory.folder_bytes(tiny_folder, 4) == 4 * count
     tensors = {"a": torch.zeros(10, 10, dtype=torch.bfloat16), "packed": torch.zeros(10, dtype=torch.int32)}
     for shard in ("one.safetensors", "model.safetensors"):

@@ -43,12 +43,15 @@ def fill(model: Any, source: Source, dtype: torch.dtype, packed: bool) -> None:
         _pack_ends(model, source)
         for prefix, module in list(model.named_modules()):
             _pack_children(module, prefix, source)
+    ends = model.get_input_embeddings(), model.get_output_embeddings()
+    apart = any(isinstance(one, (PackedEmbedding, PackedHead)) for one in ends)
+    tie = list if apart else model.tie_weights
+    tie()  # one weight under two names is filled once
     left = [name for name, _ in model.named_parameters()]
     if missing := [name for name in left if not source.has(name)]:
         raise ModelError(f"there are no weights for {missing[0]}", remedy="is the model complete?")
     model.load_state_dict({name: source.values(name).to(dtype) for name in left}, strict=False, assign=True)
-    if not packed:
-        model.tie_weights()
+    tie()
 
 
 def _pack_children(module: nn.Module, prefix: str, source: Source) -> None:

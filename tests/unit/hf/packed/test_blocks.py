@@ -1,0 +1,128 @@
+from __future__ import annotations
+
+import pytest
+import torch
+
+from infinipot.hf.packed import ggml, modules
+from infinipot.hf.packed.blocks import Blocks, packed, row_bytes, slices, slowly_unpacked, unpacked
+from infinipot.hf.packed.modules import PackedEmbedding, PackedHead, PackedLinear, Shared
+
+pytestmark = pytest.mark.skipif(isinstance(ggml.find(), str), reason=f"no ggml: {ggml.find()}")
+# What the gguf package cannot write (some formats) is written by ggml, what it can read is the definition.
+FORMATS = sorted(ggml.UNPACK)
+# Inputs are rounded to 8 bits a block: of 32 values, in the K formats 256.
+ROUNDED = 0.02
+
+
+def weight(rows: int = 96, width: int = 512) -> torch.Tensor:
+    return torch.randn(rows, width, generator=torch.Generator().manual_seed(rows))
+
+
+def error(found: torch.Tensor, wanted: torch.Tensor) -> float:
+    return float((found - wanted).norm() / wanted.norm())
+
+
+@pytest.mark.parametrize("kind", FORMATS, ids=lambda kind: ggml.UNPACK[kind])
+def test_every_format_is_unpacked_exactly(kind: int) -> None:
+    blocks = packed(weight(), kind)
+    assert blocks.data.shape == (96, row_bytes(kind, 512))
+    assert torch.equal(unpacked(blocks), slowly_unpacked(blocks))
+    assert error(unpacked(blocks), weight()) < {10: 0.35, 11: 0.2}.get(kind, 0.12)
+
+
+@pytest.mark.parametrize("kind", FORMATS, ids=lambda kind: ggml.UNPACK[kind])
+@pytest.mark.parametrize("rows", [1, 3, modules.FEW, modules.FEW + 1, 70])
+def test_products_are_those_of_the_unpacked_weight(kind: int, rows: int) -> None:
+    linear = PackedLinear(Shared([packed(weight(), kind)]), 0, bias=torch.linspace(-1, 1, 96))
+    x = torch.randn(1, rows, 512, generator=torch.Generator().manual_seed(rows))
+    found, wanted = linear(x), linear.slowly(x)
+    assert found.shape == (1, rows, 96)
+    if rows > modules.FEW:
+        assert torch.allclose(found, wanted, atol=1e-4)
+    else:
+        assert error(found, wanted) < ROUNDED
+
+
+def test_products_of_one_input_are_each_their_own_and_of_the_newest_input() -> None:
+    weights = [packed(weight(96), 12), packed(weight(32), 14)]
+    shared = Shared(weights)
+    first, second = (PackedLinear(shared, index, None) for index in (0, 1))
+    for seed in range(3):
+        x = torch.randn(2, 1, 512, generator=torch.Generator().manual_seed(seed))
+        for module in (first, second):
+            assert error(module(x), module.slowly(x)) < ROUNDED
+    y = torch.randn(1, 1, 512)
+    first(y)  # only one of the two asked; another input must not get its answer
+    assert error(second(x), second.slowly(x)) < ROUNDED
+
+
+def test_slices_are_the_whole(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("infinipot.hf.packed.blocks.SLICE", 7 * 512)
+    blocks = packed(weight(), 8)
+    parts = [(start, part.clone()) for start, part in slices(blocks)]
+    assert [start for start, _ in parts] == list(range(0, 96, 7))
+    assert torch.equal(torch.cat([part for _, part in parts]), unpacked(blocks))
+    x = torch.randn(40, 512)
+    assert torch.allclose(modules.exactly(x, blocks), x @ unpacked(blocks).T, atol=1e-4)
+
+
+def test_embedding_looks_up_rows() -> None:
+    blocks = packed(weight(), 12)
+    ids = torch.tensor([[5, 95, 5, 0]])
+    assert torch.equal(PackedEmbedding(blocks)(ids), unpacked(blocks)[ids])
+    assert torch.equal(PackedEmbedding(blocks, torch.tensor(3.0))(ids), 3 * unpacked(blocks)[ids])
+    assert torch.equal(blocks.at(torch.tensor([0, 513])), unpacked(blocks).reshape(-1)[[0, 513]])
+
+
+def test_heads_likeliest_tokens_are_exact() -> None:
+    blocks = packed(weight(200), 12)
+    head, x = PackedHead(blocks, None), torch.randn(1, 2, 512)
+    exact = x @ unpacked(blocks).T
+    logits = head(x)
+    best = exact.topk(20, dim=-1).indices
+    assert torch.allclose(logits.gather(-1, best), exact.gather(-1, best), atol=1e-4)
+    assert error(logits, exact) < ROUNDED
+    assert torch.allclose(head(x.expand(1, 40, 2, 512)), exact.expand(1, 40, 2, 200), atol=1e-4)
+
+
+def test_threads_follow_torch() -> None:
+    blocks, before = packed(weight(), 12), torch.get_num_threads()
+    linear, x = PackedLinear(Shared([blocks]), 0, None), torch.randn(1, 512)
+    try:
+        found = []
+        for count in (1, 2, 1):
+            torch.set_num_threads(count)
+            found.append(linear(x + 0))
+        assert torch.equal(found[0], found[1])
+        assert torch.equal(found[0], found[2])
+    finally:
+        torch.set_num_threads(before)
+
+
+def test_memory_that_ggml_would_not_take_is_refused_not_fatal() -> None:
+    kernels = ggml.find()
+    assert isinstance(kernels, ggml.Ggml)
+    data = packed(weight(), 8).data
+    moved = torch.empty(data.numel() + 1, dtype=torch.uint8)[1:].view_as(data)
+    with pytest.raises(ValueError, match="aligned"):
+        ggml.Graph(kernels).tensor(8, (96, 512), moved)
+
+
+def test_without_the_package_the_reason_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ggml, "PACKAGE", "not-there")
+    ggml.find.cache_clear()
+    try:
+        assert ggml.find() == "the package not-there is not installed"
+        blocks = Blocks(torch.zeros(4, 34, dtype=torch.uint8), 8, 32)
+        assert torch.equal(unpacked(blocks), torch.zeros(4, 32))  # by the gguf package
+        x = torch.ones(1, 32)
+        assert torch.equal(PackedLinear(Shared([blocks]), 0, None)(x), torch.zeros(1, 4))
+        monkeypatch.setattr(ggml, "_has_avx2", lambda: False)
+        ggml.find.cache_clear()
+        assert ggml.find() in (
+            "this processor has no AVX2 instructions",
+            "the package not-there is not installed",
+        )
+    finally:
+        monkeypatch.undo()
+        ggml.find.cache_clear()

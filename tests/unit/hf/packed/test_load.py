@@ -1,0 +1,185 @@
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from gguf_oracle import unpacked
+from infinipot.engine import open_engine
+from infinipot.errors import ConfigError, InfiniPotError, ModelError
+from infinipot.hf.gguf import described, load_gguf
+from infinipot.hf.loading import load
+from infinipot.hf.packed import choice, ggml, hub
+from infinipot.hf.packed.blocks import packed
+from infinipot.hf.packed.blocks import unpacked as unpack
+from infinipot.hf.packed.gguf_file import Index, Weights
+from infinipot.hf.packed.modules import PackedEmbedding, PackedHead, PackedLinear
+from infinipot.models import memory
+from infinipot.reading.sampling import Generation
+from infinipot.recipes.recipe import Recipe
+from toy_release import write_gguf
+
+needs_ggml = pytest.mark.skipif(isinstance(ggml.find(), str), reason=f"no ggml: {ggml.find()}")
+CPU = torch.device("cpu")
+
+
+@pytest.fixture(params=["Q8_0", "Q4_1"])
+def quantised(request: Any, home: Path, tmp_path: Path) -> Path:
+    path = tmp_path / "tiny.gguf"
+    write_gguf(path, request.param)
+    return path
+
+
+def failing(*names: Any, **options: Any) -> str:
+    with pytest.raises(InfiniPotError) as caught:
+        load(*names, device="cpu", **options)
+    assert "\n" not in str(caught.value)
+    return str(caught.value)
+
+
+def test_full_weights_are_those_of_transformers_bit_by_bit(quantised: Path) -> None:
+    ours, _, _ = load_gguf(quantised, torch.float32)
+    found = dict(ours.state_dict())
+    for name, weight in unpacked(quantised)[0].state_dict().items():
+        assert torch.equal(found.pop(name), weight), name
+    assert not found
+
+
+@needs_ggml
+def test_packed_weights_compute_what_full_ones_do(quantised: Path) -> None:
+    loaded = load(str(quantised), device="cpu", weights="auto")
+    layer = loaded.model.model.layers[0]
+    assert isinstance(layer.self_attn.q_proj, PackedLinear)
+    assert isinstance(loaded.model.lm_head, PackedHead)
+    assert isinstance(loaded.model.get_input_embeddings(), PackedEmbedding)
+    theirs, _ = unpacked(quantised)
+    for count, most in ((40, 1e-5), (4, 0.05)):  # many tokens are exact, few are rounded
+        ids = torch.arange(3, 3 + count)[None]
+        with torch.no_grad():
+            ours, wanted = loaded.model(ids).logits, theirs(ids).logits
+        assert float((ours - wanted).norm() / wanted.norm()) < most
+
+
+@needs_ggml
+def test_nothing_of_a_packed_weight_is_held_as_floats(quantised: Path) -> None:
+    model = load(str(quantised), device="cpu", weights="auto").model
+    assert {tuple(weight.shape) for weight in model.parameters()} == {(32,)}  # norms
+    assert not any(weight.is_meta for weight in model.parameters())
+
+
+@needs_ggml
+def test_engine_reads_and_says_how_weights_are_held(quantised: Path) -> None:
+    engine = open_engine(str(quantised), device="cpu")
+    name = "Q8_0" if "Q8_0" in engine.note else "Q4_1"
+    assert engine.note == f"weights stay {name}, as in the file"
+    full = open_engine(str(quantised), device="cpu", weights="full", dtype="float32")
+    assert (full.note, full.weights) == ("", "float32")
+    assert engine.sample == full.sample  # a pot of one is a pot of the other
+    hidden = []
+    for one in (engine, full):
+        reader = one.reader(Recipe.named(capacity=200, format=one.format))
+        hidden.append(reader.session.write(list(range(3, 43))))
+        assert "".join(reader.ask("hello?", Generation(3)))
+    assert torch.allclose(*hidden, atol=1e-4)  # a chunk is read exactly
+
+
+@needs_ggml
+@pytest.mark.parametrize("weights", ["int8", "int4"])
+def test_a_folder_is_rounded_while_it_is_loaded(weights: str, quantised: Path, tmp_path: Path) -> None:
+    theirs, tokenizer = unpacked(quantised)
+    for part in (theirs, tokenizer):
+        part.save_pretrained(tmp_path / "folder")
+    loaded = load(str(tmp_path / "folder"), device="cpu", weights=weights)
+    assert isinstance(loaded.model.model.layers[1].mlp.down_proj, PackedLinear)
+    kind = hub.NARROW if weights == "int4" else choice.BITS[weights]  # 32 columns are too few for Q4_K
+    for weight in theirs.parameters():
+        if weight.ndim == 2:
+            weight.data = unpack(packed(weight.data, kind))
+    ids = torch.arange(3, 43)[None]
+    with torch.no_grad():
+        assert torch.allclose(loaded.model(ids).logits, theirs(ids).logits, atol=1e-4)
+    assert failing(str(tmp_path / "folder"), weights="fp8").startswith("fp8 weights are for cards")
+
+
+@needs_ggml
+def test_floats_of_a_gguf_are_rounded_if_that_is_asked(tiny_gguf: Path, home: Path) -> None:
+    assert not load(str(tiny_gguf), device="cpu", weights="auto").choice.packed
+    loaded = load(str(tiny_gguf), device="cpu", weights="int8")
+    assert isinstance(loaded.model.model.layers[1].mlp.down_proj, PackedLinear)
+
+
+def test_weights_that_cannot_be_held_are_refused_or_unpacked(monkeypatch: pytest.MonkeyPatch) -> None:
+    def chosen(wanted: str, kind: int = 12, device: str = "cpu", dtype: torch.dtype = torch.float32) -> Any:
+        size = (256, 256)
+        index = Index("llama", (ggml_place("a", kind, size),))
+        return choice.choose_weights(wanted, torch.device(device), dtype, index)
+
+    with pytest.raises(ConfigError, match="unknown weights 'int3'"):
+        chosen("int3")
+    with pytest.raises(ConfigError, match="int4 weights are for CPUs so far"):
+        chosen("int4", device="cuda")
+    assert not chosen("auto", device="cuda").packed
+    assert not chosen("auto", dtype=torch.bfloat16).packed
+    monkeypatch.setattr(ggml, "find", lambda: "the package is not installed")
+    assert chosen("auto").note.startswith(
+        "weights are unpacked, which takes more memory and time: the package"
+    )
+    with pytest.raises(ConfigError, match="int8 weights need ggml's kernels, and the package is not"):
+        chosen("int8")
+
+
+def ggml_place(name: str, kind: int, shape: tuple[int, ...]) -> Any:
+    from infinipot.hf.packed.gguf_file import Place
+
+    return Place(name, kind, shape, 0, 1)
+
+
+@needs_ggml
+def test_unknown_format_is_one_line_before_anything_is_loaded() -> None:
+    index = Index("llama", (ggml_place("a", 12, (256, 256)), ggml_place("b", 16, (256, 256))))
+    with pytest.raises(ConfigError, match="its weights are in IQ2_XXS, which cannot be held packed: use"):
+        choice.choose_weights("auto", CPU, torch.float32, index)
+
+
+@needs_ggml
+def test_packed_weights_need_the_memory_of_the_file(quantised: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(memory, "available", lambda device="cpu": 60_000)
+    load(str(quantised), device="cpu", weights="auto")
+    assert "needs 0.1 MB in float32" in failing(str(quantised))
+    monkeypatch.setattr(memory, "available", lambda device="cpu": 1_000)
+    assert "as in the file and 0.0 MB is free" in failing(str(quantised), weights="auto")
+
+
+def test_damaged_blocks_and_files_cut_short_are_one_line(quantised: Path, home: Path) -> None:
+    whole = quantised.read_bytes()
+    folder = described(quantised)
+    place = next(one for one in Index.load(folder).places if one.name == "blk.1.ffn_up.weight")
+    broken = bytearray(whole)
+    broken[place.offset : place.offset + 2] = np.array([np.nan], np.float16).tobytes()
+    quantised.write_bytes(broken)
+    assert "is damaged: blk.1.ffn_up.weight has values that are no numbers" in failing(str(quantised))
+    model = load_gguf_skeleton(folder)
+    quantised.write_bytes(whole[:-100])
+    with pytest.raises(ModelError, match="is cut short: download it again"):
+        Weights.of(model, quantised, Index.load(folder), 0)
+
+
+def load_gguf_skeleton(folder: Path) -> Any:
+    from transformers import AutoConfig
+
+    from infinipot.hf.packed.load import skeleton
+
+    return skeleton(AutoConfig.from_pretrained(folder), torch.float32)
+
+
+def test_a_file_is_described_once(quantised: Path, home: Path) -> None:
+    folder = described(quantised)
+    assert folder.is_relative_to(home)
+    stamp = (folder / Index.FILE).stat().st_mtime_ns
+    assert described(quantised) == folder
+    assert (folder / Index.FILE).stat().st_mtime_ns == stamp
+    assert json.loads((folder / Index.FILE).read_text())["architecture"] == "llama"
