@@ -45,6 +45,7 @@ def options() -> argparse.ArgumentParser:
     parser.add_argument("--gguf", default="", metavar="FILE", help="what llama.cpp reads")
     parser.add_argument("--device", default="auto")
     parser.add_argument("--dtype", default="auto")
+    parser.add_argument("--weights", default="full", help="auto, int4, int8, full; peers have their own")
     parser.add_argument("--threads", type=int)
     parser.add_argument("--no-fuse", action="store_true", help="no fused kernels on CUDA")
     parser.add_argument("--out", type=Path, help="folder for bench.json and figure7.png, .svg")
@@ -79,6 +80,7 @@ def plan_of(args: argparse.Namespace) -> Comparison:
         limit=args.limit,
         device=args.device,
         dtype=args.dtype,
+        weights=args.weights,
         threads=args.threads,
         fuse=not args.no_fuse,
         command=("python", "benchmarks/bench.py", *map(title, sys.argv[1:])),

@@ -98,7 +98,7 @@ def _others(plan: Comparison) -> Iterator[str | Measurement]:
 
 def _plain(plan: Comparison, subject: Subject) -> Iterator[Transformers]:
     """Peers in this interpreter, on the very same weights."""
-    if "transformers" in plan.peers:
+    if "transformers" in plan.peers and not subject.held:
         yield Transformers(subject)
     if "transformers-static" in plan.peers:
         from peers.static import Static

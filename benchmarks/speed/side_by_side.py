@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from infinipot.bench.subject import Subject
+from infinipot.bench.subject import Subject, open_subject
 from infinipot.core.config import PotConfig
 from infinipot.hf import plain
 from infinipot.reading.reader import Reader
@@ -80,8 +80,10 @@ def _ways(plan: Comparison, subject: Subject, held: ExitStack, failed: dict[str,
     """How each system reads the chunk and writes a token."""
     ways: dict[str, Way] = {}
     if "transformers" in plan.peers:
-        # A copy: ours may prepare the weights in its own way.
-        ways["transformers"] = _transformers(plan, replace(subject, bare=copy.deepcopy(subject.bare)))
+        # A copy: ours may prepare the weights in its own way, or hold them in few bits.
+        whole = open_subject(replace(plan, weights="full")).bare if subject.held else None
+        bare = whole or copy.deepcopy(subject.bare)
+        ways["transformers"] = _transformers(plan, replace(subject, bare=bare))
     if "llama.cpp" in plan.peers:
         try:
             ways["llama.cpp"] = _llama(plan, held)

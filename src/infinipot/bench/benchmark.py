@@ -29,7 +29,8 @@ def run(plan: Plan) -> Generator[str | Measurement, None, dict[str, Any]]:
         yield f"loading {plan.model or plan.random}"
         subject = open_subject(plan)
         about = {"command": list(plan.command), "versions": versions(), "machine": machine(subject)}
-        theirs = yield from measured([Transformers(subject)] if plan.transformers else [], plan)
+        plain = plan.transformers and not subject.held
+        theirs = yield from measured([Transformers(subject)] if plain else [], plan)
         ours = yield from measured((Pots(subject, recipe) for recipe in plan.made()), plan)
         several: list[dict[str, Any]] = []
         for recipe in plan.cycling() if plan.documents else []:

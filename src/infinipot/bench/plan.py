@@ -32,6 +32,7 @@ class Plan:
     limit: float = 600.0  # seconds that plain transformers may be expected to take for one length
     device: str = "auto"
     dtype: str = "auto"
+    weights: str = "full"  # how ours are held; plain transformers always has them in full
     threads: int | None = None
     fuse: bool = True  # on CUDA
     command: tuple[str, ...] = ()

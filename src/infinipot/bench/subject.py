@@ -32,6 +32,7 @@ class Subject:
     dtype: torch.dtype  # of the weights as loaded
     fuse: bool = False
     mixed: bool = False  # products in bfloat16, on a CPU
+    held: str = ""  # how its weights are held where they are packed
     computes: str = ""  # what it computes in, once `ready`
     model: HFModel | None = None  # once `ready`
 
@@ -48,7 +49,7 @@ class Subject:
         """Switch the model to our attention, fused where that was asked; plain transformers is over then."""
         if self.model is None:
             self.model = HFModel(self.bare)
-            self.computes = prepare(self.model, self.mixed, self.fuse)
+            self.computes = prepare(self.model, self.mixed, self.fuse, packed=bool(self.held))
         return self.model
 
     def reader(self, recipe: Recipe) -> Reader:
@@ -87,7 +88,7 @@ class Subject:
 
     def describe(self) -> dict[str, Any]:
         """Return what is known of the model as JSON-ready data."""
-        names = ("name", "parameters", "weight_bytes", "computes", "trained", "entry_bytes", "fuse")
+        names = ("name", "parameters", "weight_bytes", "computes", "held", "trained", "entry_bytes", "fuse")
         return {"dtype": str(self.dtype).removeprefix("torch."), **{one: getattr(self, one) for one in names}}
 
 
@@ -101,9 +102,9 @@ def open_subject(plan: Plan) -> Subject:
         bare = shapes.build(plan.random, device, dtype)
         name = f"{plan.random}, random weights"
         return Subject(name, bare, plain.Words(), "plain", device, dtype, fuse, mixed)
-    loaded = load_weights(plan.model, str(device), kind)
+    loaded = load_weights(plan.model, str(device), kind, weights=plan.weights)
     loaded.model.set_attn_implementation("sdpa")
     tokenizer = HFTokenizer(loaded.tokenizer, add_bos=loaded.add_bos)
     tokenizer.stop_ids = frozenset()
     known = (title(plan.model), loaded.model, tokenizer, loaded.format, device, loaded.model.dtype)
-    return Subject(*known, fuse, mixed)
+    return Subject(*known, fuse, mixed, loaded.choice.how)

@@ -13,7 +13,7 @@ from infinipot.common.atomic_files import failing_to
 from infinipot.common.sizes import short
 from infinipot.models.catalog import DEFAULT_MODEL
 from infinipot.recipes.option import Option
-from infinipot.recipes.options import DECLARED, DEVICE, DTYPE, JSON, MODEL, POT, RECIPE, THREADS
+from infinipot.recipes.options import DECLARED, DEVICE, DTYPE, JSON, MODEL, POT, RECIPE, THREADS, WEIGHTS
 from infinipot.text.files import title
 
 if TYPE_CHECKING:
@@ -38,6 +38,7 @@ DOCUMENTS = Option("documents", int, None, "Documents answered at once: 1,8.", l
     Option("limit", float, 600.0, "Seconds that plain transformers may take for one text.", WHAT),
     DEVICE,
     DTYPE,
+    replace(WEIGHTS, default="full", help=f"{WEIGHTS.help} Packed ones leave out plain transformers."),
     THREADS,
     Option("fuse", bool, True, "Fused kernels, on CUDA.", POT),
     Option("out", Path, None, "File for the JSON document.", WHAT),
@@ -47,7 +48,7 @@ def bench(*, given: Given) -> None:
     """Measure time to first token, reading, decoding and memory on this machine."""
     from infinipot.bench.plan import Plan
 
-    same = ("new_tokens", "transformers", "limit", "device", "dtype", "threads", "fuse")
+    same = ("new_tokens", "transformers", "limit", "device", "dtype", "weights", "threads", "fuse")
     only = bool(given["documents"]) and given["lengths"] is None  # what was named, and nothing else
     plan = Plan(
         model=given["model"] or ("" if given["random"] else DEFAULT_MODEL),

@@ -3,7 +3,7 @@
 Large temporaries are never made: catalyst queries and vocabulary rows go in blocks.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 import torch
 import torch.nn.functional as F
@@ -97,3 +97,25 @@ def novelty(
         total = logits.sub_(highest).exp_().sum(1).log_().add_(highest[:, 0])
         found[start : start + rows] = total.sub_(picked)
     return found.view(targets.shape)
+
+
+def novelty_by_parts(
+    hidden: Tensor, targets: Tensor, parts: Iterable[tuple[int, Tensor]], softcap: float | None = None
+) -> Tensor:
+    """The same where the head comes in parts: the first row of each, and rows [n, H] valid until the next.
+
+    Every part is used for all tokens, so that a head that is unpacked part by part is unpacked once.
+    """
+    flat, wanted = hidden.reshape(-1, hidden.shape[-1]), targets.reshape(-1)
+    top = flat.new_full((len(flat),), float("-inf"))
+    total, picked = torch.zeros_like(top), torch.zeros_like(top)
+    for start, rows in parts:
+        logits = softcapped(flat @ rows.T, softcap)  # [T, n]
+        place = wanted - start
+        inside = (place >= 0) & (place < len(rows))
+        own = logits.gather(1, place.clamp(0, len(rows) - 1)[:, None])[:, 0]
+        picked = torch.where(inside, own, picked)
+        higher = torch.maximum(top, logits.amax(1))
+        total = total * (top - higher).exp() + logits.sub_(higher[:, None]).exp_().sum(1)
+        top = higher
+    return (top + total.log() - picked).view(targets.shape)

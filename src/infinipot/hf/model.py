@@ -20,6 +20,8 @@ from infinipot.core.rows import Rows
 from infinipot.errors import ConfigError, ModelError, foreign
 from infinipot.hf import attention
 from infinipot.hf.cache import PotCache
+from infinipot.hf.packed.blocks import slices
+from infinipot.hf.packed.modules import FEW, PackedHead
 from infinipot.hf.rope import frequencies, key_factors, still
 
 PROBE_STEPS = 7
@@ -85,6 +87,12 @@ class HFModel:
         """Next-token logits [..., V] of hidden states [..., H]."""
         logits: Tensor = self.head(hidden)
         return logits if self.softcap is None else torch.tanh(logits / self.softcap) * self.softcap
+
+    def head_parts(self, count: int) -> Iterable[tuple[int, Tensor]] | None:
+        """Return the head's rows some at a time, where they are packed and so many tokens want them."""
+        if count <= FEW or not isinstance(self.head, PackedHead) or self.head.linear.bias is not None:
+            return None
+        return slices(self.head.blocks)
 
     def named_weights(self) -> Iterable[tuple[str, Tensor]]:
         """Return the weights by name, for a fingerprint."""

@@ -16,7 +16,7 @@ from infinipot.core.cuda.graphs import Graphs, cycle_obstacle, decode_obstacle
 from infinipot.core.distill import distill
 from infinipot.core.pot import Pot
 from infinipot.core.rows import FixedRows
-from infinipot.core.scores import novelty
+from infinipot.core.scores import novelty, novelty_by_parts
 from infinipot.core.state import State, damaged, joined
 from infinipot.policies.base import Policy
 from infinipot.reading.held_words import HeldWords
@@ -204,12 +204,18 @@ class PotSession:
 
     def _novelty(self, hidden: Tensor, tokens: Tensor, last: Tensor | None) -> Tensor:
         """Novelty [B, n] of tokens; the very first has no past, so every token was equally likely."""
-        head, vocabulary = self.model.logits, self.model.vocabulary
         if last is not None:
-            return novelty(torch.cat((last, hidden[:, :-1]), dim=1), tokens, head, vocabulary)
-        first = torch.full_like(tokens[:, :1], vocabulary, dtype=torch.float32).log()
-        rest = novelty(hidden[:, :-1], tokens[:, 1:], head, vocabulary)
+            return self._surprise(torch.cat((last, hidden[:, :-1]), dim=1), tokens)
+        first = torch.full_like(tokens[:, :1], self.model.vocabulary, dtype=torch.float32).log()
+        rest = self._surprise(hidden[:, :-1], tokens[:, 1:])
         return torch.cat((first.to(rest.device), rest), dim=1)
+
+    def _surprise(self, hidden: Tensor, targets: Tensor) -> Tensor:
+        """-log p [B, n] of targets after hidden states, with the head in parts where it comes so."""
+        parts = getattr(self.model, "head_parts", lambda _: None)(targets.numel())
+        if parts is not None:
+            return novelty_by_parts(hidden, targets, parts, getattr(self.model, "softcap", None))
+        return novelty(hidden, targets, self.model.logits, self.model.vocabulary)
 
     def keep_pace(self, last: bool = False) -> None:
         """Wait until the device is at most one forward behind, or not at all: then it never waits for us."""
