@@ -2,7 +2,6 @@
 
 import posixpath
 from collections.abc import Iterator
-from html.parser import HTMLParser
 from typing import BinaryIO, cast
 from urllib.parse import unquote
 
@@ -16,7 +15,7 @@ _CONTAINER, _RIGHTS = "META-INF/container.xml", "META-INF/encryption.xml"
 _PAGES = ("application/xhtml+xml", "text/html", "application/x-dtbook+xml")
 
 
-class Tags(HTMLParser):
+class Tags(html.Markup):
     """Every element of a small XML file with its attributes and the text right after its start."""
 
     def __init__(self, data: str) -> None:

@@ -23,7 +23,18 @@ _CHARSET = re.compile(rb"""(?:charset|encoding)\s*=\s*["']?\s*([\w-]+)""", re.IG
 _SPACES = re.compile(r"[ \t\n\f\r]+")
 
 
-class Page(HTMLParser):
+class Markup(HTMLParser):
+    """Python's own parser, which no input makes fail."""
+
+    def parse_marked_section(self, i: int, report: bool = True) -> int:
+        """Take what looks like a section of SGML and is none for a comment, as browsers do."""
+        try:
+            return super().parse_marked_section(i, report)
+        except AssertionError:
+            return self.parse_bogus_comment(i, report)
+
+
+class Page(Markup):
     """Takes a page in parts of any size; gives out its text as it becomes whole."""
 
     def __init__(self, outline: Outline | None = None) -> None:

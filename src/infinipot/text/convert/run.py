@@ -16,7 +16,7 @@ from infinipot.errors import ConfigError, InputError
 from infinipot.text.convert import html, pdf, zipped
 from infinipot.text.convert.apart import NO_MEMORY
 from infinipot.text.convert.outline import Note
-from infinipot.text.files import Piece
+from infinipot.text.files import Piece, label
 
 CONVERTERS: dict[str, Callable[[BinaryIO, str], Iterator[str]]] = {
     "pdf": pdf.convert,
@@ -35,7 +35,7 @@ def pieces(kind: str, stream: BinaryIO, name: str) -> Iterator[str]:
             empty = empty and (isinstance(piece, Note) or not piece.strip())
             yield piece
     except _BROKEN as error:
-        why = (str(error).splitlines() or [""])[0] or type(error).__name__
+        why = label(str(error) or type(error).__name__)
         raise InputError(f"{name} is damaged ({why})", remedy="open it and save it again") from error
     if empty:
         raise InputError(f"{name} has no text in it")

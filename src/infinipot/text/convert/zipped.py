@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from typing import IO, BinaryIO
 
 from infinipot.errors import InputError
+from infinipot.text.files import label
 
 MOST_FILES = 20_000
 MOST_BYTES = 512 * 2**20  # that a document's texts may have, unpacked
@@ -34,14 +35,14 @@ class Zip:
         """Open a member, if all that was opened stays within bounds."""
         info = self.names.get(member)
         if info is None:
-            raise InputError(f"{self.document} is damaged: it has no {member}", remedy=_AGAIN)
+            raise InputError(f"{self.document} is damaged: it has no {label(member)}", remedy=_AGAIN)
         if info.flag_bits & 1:
             raise InputError(f"{self.document} has a password", remedy="save a copy without one")
         self._left -= info.file_size
         shrunk = info.file_size > MOST_RATIO * max(1, info.compress_size) and info.file_size > SMALL
         if shrunk or self._left < 0:
             size = f"{info.file_size / 1e6:,.0f} MB from {info.compress_size / 1e6:,.3f} MB"
-            problem = f"{self.document} is a zip bomb, or no document: {member} would unpack to {size}"
+            problem = f"{self.document} is a zip bomb, or no document: {label(member)} would unpack to {size}"
             raise InputError(problem, remedy="if it is yours, save its text as a .txt file")
         return self._zip.open(info)
 
