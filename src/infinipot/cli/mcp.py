@@ -4,6 +4,7 @@ import importlib
 import logging
 import sys
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from infinipot.cli import given as g
 from infinipot.cli.expand import Given, with_options
@@ -13,6 +14,10 @@ from infinipot.errors import InputError
 from infinipot.recipes.option import Option
 from infinipot.recipes.options import DEVICE, DTYPE, METHOD, MODEL, STORE
 from infinipot.store import open_store
+
+if TYPE_CHECKING:
+    from infinipot.engine import Engine
+    from infinipot.recipes.recipe import Recipe
 
 _FOLDERS = "Folder whose files may be read; repeat for several."
 OFFERED = (
@@ -40,10 +45,11 @@ def mcp(*, given: Given) -> None:
     for folder in folders:
         if not folder.is_dir():
             raise InputError(f"there is no folder {folder}", field="folder", remedy="give another")
-    recipe = g.recipe_of(given)
     reach = Reach(folders, Bounds() if given["urls"] else None)
     taken = listening(given["port"]) if given["http"] else None
-    pots = Pots(lambda: g.open_engine(given), recipe, open_store(given["store"]), reach)
+    if taken is not None:  # started by a person, who reads errors; an agent waits for a first reply
+        g.recipe_of(given)
+    pots = Pots(lambda: _loaded(given), open_store(given["store"]), reach)
     server = build(pots)
     try:
         if taken is not None:
@@ -54,3 +60,8 @@ def mcp(*, given: Given) -> None:
             anyio.run(serve_streams, server)
     finally:
         pots.close()
+
+
+def _loaded(given: Given) -> "tuple[Engine, Recipe]":
+    recipe = g.recipe_of(given)  # before gigabytes of weights
+    return g.open_engine(given), recipe

@@ -1,8 +1,9 @@
 """What the tools do, one call at a time: a model, a store of pots, and the files that may be read."""
 
+import logging
 import threading
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from itertools import chain
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     from infinipot.recall.passages import Passage
     from infinipot.recipes.recipe import Recipe
 
+log = logging.getLogger("infinipot.mcp")
 PASTED = "text"  # what a text is called that comes without a title
 Tell = Callable[[int, int | None, str], None]  # characters read, of how many, and in words
 
@@ -54,13 +56,14 @@ class Reach:
 class Pots:
     """Kept pots, and the model that reads and answers; safe to call from several threads.
 
-    The model is loaded in the background from the start on, by a function that is given.
+    Model and recipe are loaded in the background, from the start on, by a function that is given.
     """
 
-    def __init__(self, load: "Callable[[], Engine]", recipe: "Recipe", store: PotStore, reach: Reach) -> None:
-        self._recipe, self._store, self._reach = recipe, store, reach
+    def __init__(self, load: "Callable[[], tuple[Engine, Recipe]]", store: PotStore, reach: Reach) -> None:
+        self._store, self._reach = store, reach
         self._background = ThreadPoolExecutor(1)
-        self._engine = self._background.submit(load)
+        self._loaded = self._background.submit(load)
+        self._loaded.add_done_callback(_log_failure)
         self._background.shutdown(wait=False)
         self._lock = threading.Lock()  # one call at a time: there is one model
         self._last: tuple[str, Card, Reader] | None = None  # asked last, and often asked again
@@ -68,7 +71,7 @@ class Pots:
     @property
     def loaded(self) -> bool:
         """Say whether the model is there."""
-        return self._engine.done()
+        return self._loaded.done() and not self._loaded.exception()
 
     def listed(self) -> dict[str, Any]:
         """Return what is known of every pot."""
@@ -113,7 +116,7 @@ class Pots:
             tell(done, documents.characters, f"{step.tokens_read - known:,} tokens, {step.cycles} cycles")
         told = "" if before else title, text.digest.hexdigest(), text.bytes, before
         encoding = before.encoding if before else "exact"
-        card = card_of(self._engine.result(), recipe, reader, *told, encoding)
+        card = card_of(self._loaded.result()[0], recipe, reader, *told, encoding)
         self._last = None
         card = self._store.save(name, reader.state(), card, replacing or append, reader.archive)
         return card, reader.tokens_read - known
@@ -169,15 +172,15 @@ class Pots:
     @contextmanager
     def _working(self, stop: threading.Event | None) -> Iterator[None]:
         """Wait for the model and for other calls; a caller who left in the meantime is not served."""
-        self._engine.result()
+        self._loaded.result()
         with self._lock:
             if stop is not None and stop.is_set():
                 raise StoppedError("the call was given up")
             yield
 
     def _fresh(self) -> "tuple[Reader, Recipe]":
-        engine = self._engine.result()
-        recipe = replace(self._recipe, format=engine.format)
+        engine, recipe = self._loaded.result()
+        recipe = replace(recipe, format=engine.format)
         return engine.reader(recipe), recipe
 
     def _opened(self, name: str, notes: list[str]) -> "tuple[Reader, Recipe, Card]":
@@ -185,7 +188,7 @@ class Pots:
         from infinipot.store.match import put_into, recipe_of
 
         self._store.require(name)
-        engine, recipe = self._engine.result(), recipe_of(self._store.card(name))
+        engine, recipe = self._loaded.result()[0], recipe_of(self._store.card(name))
         reader = engine.reader(recipe)
         card, problem = put_into(reader, self._store, name, engine, recipe)
         if problem:
@@ -200,6 +203,12 @@ class Pots:
         reader, _, card = self._opened(name, notes)
         self._last = None if notes else (name, card, reader)
         return reader
+
+
+def _log_failure(loading: "Future[Any]") -> None:
+    """Tell whoever started the server; a caller is told at the call."""
+    if not loading.cancelled() and (error := loading.exception()):
+        log.error("infinipot: %s", error)
 
 
 def _question(given: dict[str, Any]) -> str:

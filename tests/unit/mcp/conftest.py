@@ -24,7 +24,9 @@ def toy_engine() -> Engine:
 @pytest.fixture
 def pots(tmp_path: Path) -> Pots:
     (tmp_path / "texts").mkdir()
-    return Pots(toy_engine, RECIPE, open_store(str(tmp_path / "pots")), Reach([tmp_path / "texts"]))
+    return Pots(
+        lambda: (toy_engine(), RECIPE), open_store(str(tmp_path / "pots")), Reach([tmp_path / "texts"])
+    )
 
 
 RECIPE = Recipe.named(capacity=1024, recall=400)

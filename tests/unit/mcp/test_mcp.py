@@ -174,7 +174,7 @@ def test_a_model_that_cannot_be_loaded_is_told_and_pots_are_listed_all_the_same(
     def missing() -> Any:
         raise ModelError("there is no model 'smolm2'", remedy="did you mean 'smollm2'?")
 
-    pots = Pots(missing, RECIPE, open_store(str(tmp_path)), Reach([tmp_path]))
+    pots = Pots(missing, open_store(str(tmp_path)), Reach([tmp_path]))
 
     async def said(client: Client) -> None:
         assert structured(await client.call_tool("list_pots")) == {"pots": []}
@@ -207,7 +207,7 @@ def test_a_caller_who_leaves_ends_the_reading(tmp_path: Path, monkeypatch: pytes
         return forward(*given)
 
     monkeypatch.setattr(engine.model, "forward", slowly)
-    pots = Pots(lambda: engine, RECIPE, open_store(str(tmp_path)), Reach([tmp_path]))
+    pots = Pots(lambda: (engine, RECIPE), open_store(str(tmp_path)), Reach([tmp_path]))
 
     async def said(client: Client) -> None:
         with anyio.move_on_after(30) as scope:
