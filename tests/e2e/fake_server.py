@@ -38,6 +38,7 @@ class FakeServer:
     texts: dict[str, str] = field(default_factory=dict)
     asked: list[dict[str, Any]] = field(default_factory=list)
     passages: list[dict[str, Any]] = field(default_factory=list)  # that an answer about a pot recalls
+    places: list[dict[str, Any]] = field(default_factory=list)  # in the queue, told before anything else
     busy: int = 0
     cancelled: int = 0
 
@@ -161,6 +162,9 @@ def add_pots(app: FastAPI, fake: FakeServer) -> None:
         fake.busy += 1
         known, size, began = len(before.encode()), len(text.encode()), time.perf_counter()
         try:
+            for place in fake.places:
+                yield event(place, "queued")
+                await asyncio.sleep(fake.pause)
             for done in [*range(fake.step * TOKEN, size, fake.step * TOKEN), size]:
                 await asyncio.sleep(fake.pause)
                 tokens, fill, cycles = fake.reached(known + done)
@@ -208,6 +212,9 @@ def add_chat(app: FastAPI, fake: FakeServer) -> None:
     async def answering(body: dict[str, Any]) -> AsyncIterator[str]:
         sizes = [len(message["content"]) // TOKEN + 8 for message in body["messages"]]
         total, cache = sum(sizes), sum(sizes[:-1])
+        for place in fake.places:
+            yield event({"choices": [{"index": 0, "delta": {}, "finish_reason": None}], "queue": place})
+            await asyncio.sleep(fake.pause)
         for done in [*range(cache, total, fake.step), total]:
             await asyncio.sleep(fake.pause)
             told = {"total": total, "cache": cache, "processed": done, "time_ms": 1}

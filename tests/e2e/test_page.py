@@ -83,6 +83,21 @@ def test_escape_cancels_a_reading_and_frees_the_slot(page: Page, fake: FakeServe
     expect(page.locator("#status-slots")).to_contain_text("0 of", timeout=10_000)
 
 
+def test_only_who_waits_is_said_to_wait(page: Page, fake: FakeServer) -> None:
+    """With an empty queue nothing is said of waiting; with a full one, the place as the server tells it."""
+    fake.pause = 0.5
+    page.get_by_label("Or paste text").fill(TEXT)
+    page.get_by_role("button", name="Read", exact=True).click()
+    expect(page.locator("#watch-phase")).to_have_text("The text is sent")
+    page.keyboard.press("Escape")
+    expect(page.locator("#watch")).to_be_hidden()
+    fake.places = [{"position": 3, "expected_wait_s": 40.0}, {"position": 1, "expected_wait_s": 0.4}]
+    page.get_by_role("button", name="Read", exact=True).click()
+    expect(page.locator("#watch-phase")).to_have_text("2 before you, about 40 s")
+    expect(page.locator("#watch-phase")).to_have_text("Next in line")
+    expect(page.locator("#watch-phase")).to_contain_text("Read")
+
+
 def test_a_busy_server_is_tried_again(page: Page) -> None:
     left = [1, 1]
 

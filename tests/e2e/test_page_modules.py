@@ -86,6 +86,15 @@ def test_numbers_are_written_for_people(tmp_path: Path) -> None:
 
 
 @javascript
+def test_a_place_in_the_queue_in_words(tmp_path: Path) -> None:
+    body = """return [[1, 0.2], [1, 12], [2, 0], [5, 90]].map(([position, expected_wait_s]) =>
+      text.queued({position, expected_wait_s}))"""
+    assert run(body, tmp_path) == [
+        *("Next in line", "Next in line, about 12 s", "1 before you", "4 before you, about 1 min 30 s"),
+    ]
+
+
+@javascript
 @pytest.mark.parametrize(
     ("told", "question", "found"),
     [

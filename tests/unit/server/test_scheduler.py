@@ -17,7 +17,6 @@ from infinipot.engine import Engine
 from infinipot.errors import ConfigError, InfiniPotError, StoreError
 from infinipot.reading.sampling import Generation
 from infinipot.recipes.recipe import Recipe
-from infinipot.server.scheduler import scheduler as schedulers
 from infinipot.server.scheduler.requests import (
     Answered,
     AnswerOptions,
@@ -407,14 +406,11 @@ def test_stop_strings_end_an_answer_and_are_not_shown(tmp_path: Path) -> None:
     go(work)
 
 
-def test_an_answer_is_not_kept_waiting_by_a_long_chunk(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(schedulers, "SMALL", 16)
+def test_an_answer_is_not_kept_waiting_by_a_long_chunk(tmp_path: Path) -> None:
     seen: list[int] = []
 
     async def work() -> None:
-        async with serving(tmp_path, slots=2) as (scheduler, model):
+        async with serving(tmp_path, slots=2, read_chunk=16) as (scheduler, model):
             model.fails = lambda tokens: seen.append(tokens)  # type: ignore[func-returns-value]
             answering = scheduler.submit(
                 replace(chat("x"), options=replace(OPTIONS, generation=Generation(200)))

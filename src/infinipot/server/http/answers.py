@@ -47,6 +47,8 @@ async def _answer(caller: Caller, asked: AnswerBody, wanted: Sequence[requests.R
     def render(event: requests.Event, index: int) -> Iterator[Sent]:
         if isinstance(event, requests.Reading) and asked.return_progress:
             yield sent(answer.progress(event, index) | usage)
+        elif isinstance(event, requests.Queued) and asked.return_progress:
+            yield sent(answer.queued(event, index) | usage)
         elif isinstance(event, requests.Piece):
             yield sent(answer.chunk(event.text, index, scored=event.scored) | usage)
         elif isinstance(event, requests.Call):

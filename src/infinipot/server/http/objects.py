@@ -7,7 +7,7 @@ from typing import Any
 
 from infinipot.reading.progress import Progress
 from infinipot.server.http.service import Outcome
-from infinipot.server.scheduler.requests import Answered, Call, Reading, Scored
+from infinipot.server.scheduler.requests import Answered, Call, Queued, Reading, Scored
 from infinipot.store import Card
 
 CARD = "title model created updated tokens_read cycles fill capacity bytes source_bytes"
@@ -28,6 +28,11 @@ def reading_object(reading: Reading, bytes_total: int) -> dict[str, Any]:
     """Return how far the reading of a file is."""
     step, text = reading.progress, {"bytes_read": min(bytes_total, reading.bytes), "bytes_total": bytes_total}
     return {"tokens_read": step.tokens_read, "seconds": round(step.seconds, 3), **_pot(step), **text}
+
+
+def queue_object(queued: Queued) -> dict[str, Any]:
+    """Return a place in the queue."""
+    return {"position": queued.position, "expected_wait_s": round(queued.wait_s, 1)}
 
 
 def _pot(step: Progress) -> dict[str, int | None]:
@@ -88,6 +93,10 @@ class Answer:
         progress = {"total": reading.total, "cache": reading.cached, "processed": reading.processed}
         progress["time_ms"] = round(reading.seconds * 1000)
         return self.chunk(index=index) | {"prompt_progress": progress, "pot": _pot(reading.progress)}
+
+    def queued(self, queued: Queued, index: int = 0) -> dict[str, Any]:
+        """Return a chunk that says where the request stands in the queue."""
+        return self.chunk(index=index) | {"queue": queue_object(queued)}
 
     def usage(self, ends: Sequence[Answered]) -> dict[str, Any]:
         """Return the last chunk of a stream that was asked for its usage."""

@@ -14,11 +14,11 @@ from starlette.responses import JSONResponse, Response
 
 from infinipot.errors import StoreError
 from infinipot.server.http.errors import ApiError
-from infinipot.server.http.objects import pot_object, reading_object
+from infinipot.server.http.objects import pot_object, queue_object, reading_object
 from infinipot.server.http.service import Caller
 from infinipot.server.http.streams import SSE, EventStream, Sent, sent
 from infinipot.server.http.uploads import UPLOAD, exported, received
-from infinipot.server.scheduler.requests import Event, Kept, Reading, ReadIntoPot
+from infinipot.server.scheduler.requests import Event, Kept, Queued, Reading, ReadIntoPot
 from infinipot.store import Card, PotStore
 from infinipot.store.base import check
 
@@ -146,7 +146,9 @@ async def _read(caller: Caller, streamed: bool, **wanted: Any) -> Response:
             return JSONResponse(pot_object(kept.name, kept.card), 201)
 
         def render(event: Event, _: int) -> Iterator[Sent]:
-            if isinstance(event, Reading):
+            if isinstance(event, Queued):
+                yield sent(queue_object(event), "queued")
+            elif isinstance(event, Reading):
                 yield sent(reading_object(event, text.bytes), "progress")
             elif isinstance(event, Kept):
                 yield sent(pot_object(event.name, event.card), "done")

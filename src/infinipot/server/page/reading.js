@@ -144,6 +144,7 @@ export class Reading {
   async follow(path, body, signal) {
     let pot = null;
     for await (const { event, data } of upload(path, body, signal, (done, total) => this.watch.sent(done, total))) {
+      if (event === "queued") this.watch.queued(data);
       if (event === "progress") this.watch.progress(data);
       if (event === "done") pot = data;
     }

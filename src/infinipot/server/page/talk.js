@@ -6,7 +6,7 @@
 import { aborted, chat, patiently } from "./api.js";
 import { announce, by, make, on, put } from "./dom.js";
 import { places } from "./places.js";
-import { count, many, times } from "./text.js";
+import { count, many, queued, times } from "./text.js";
 
 const LONGEST = 512; // tokens of an answer
 const LONG = 1000; // tokens of a message whose reading is worth a bar
@@ -80,8 +80,9 @@ export class Talk {
       model: this.model(), messages: this.messages, max_tokens: LONGEST, ...(this.pot && { pot: this.pot }),
       stream: true, stream_options: { include_usage: true }, return_progress: true,
     };
-    turn.note.textContent = "Waiting for a free slot";
+    turn.note.textContent = "Asking";
     for await (const chunk of chat(request, signal)) {
+      if (chunk.queue) turn.note.textContent = queued(chunk.queue);
       if (chunk.prompt_progress) this.reading(turn, chunk.prompt_progress);
       turn.pot = chunk.pot ?? turn.pot;
       turn.usage = chunk.usage ?? turn.usage;

@@ -34,6 +34,14 @@ export function duration(seconds) {
   return `${Math.floor(whole / 3600)} h ${Math.floor((whole % 3600) / 60)} min`;
 }
 
+/** @typedef {{position: number, expected_wait_s: number}} Place in the server's queue */
+
+/** @param {Place} place */
+export function queued({ position, expected_wait_s: wait }) {
+  const before = position === 1 ? "Next in line" : `${count(position - 1)} before you`;
+  return wait >= 1 ? `${before}, about ${duration(wait)}` : before;
+}
+
 /** @param {number | string} when seconds since 1970, or a date in words @param {number} now milliseconds */
 export function ago(when, now = Date.now()) {
   const then = typeof when === "number" ? when * 1000 : Date.parse(when);

@@ -7,7 +7,7 @@
  */
 
 import { announce, by, put } from "./dom.js";
-import { count, duration, many, times } from "./text.js";
+import { count, duration, many, queued, times } from "./text.js";
 
 /** @typedef {{tokens_read: number, cycles: number, fill: number, capacity: number | null,
  *   bytes_read?: number, bytes_total?: number}} Progress */
@@ -45,7 +45,12 @@ export class Watch {
   sent(done, total) {
     if (this.first) return;
     const part = `Sending the text, ${Math.floor((100 * done) / total)}%`;
-    this.phase(done < total ? part : "Waiting for a free slot");
+    this.phase(done < total ? part : "The text is sent");
+  }
+
+  /** @param {import("./text.js").Place} place in the queue, as the server tells it */
+  queued(place) {
+    if (!this.first) this.phase(queued(place));
   }
 
   /** @param {Progress} now */

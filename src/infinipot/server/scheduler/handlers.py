@@ -42,6 +42,8 @@ class Running:
     format: Format
     background: Callable[..., Future[Any]]  # runs a function on the disk's thread
     started: float = field(default_factory=time.monotonic)
+    turn: int = 0  # when the request last read, in turns
+    share: float = 0.0  # of its text that is read
     sequence: Sequence | None = None  # its answer, once it has begun
     waits: Future[Any] | None = None  # for the disk
 
@@ -52,6 +54,11 @@ class Running:
     def reader(self) -> Reader:
         """The slot's reader."""
         return self.slot.reader
+
+    def seconds_left(self, usual: float) -> float:
+        """Return how long the request is likely to take; `usual` is what such requests take."""
+        past = time.monotonic() - self.started
+        return past * (1 - self.share) / self.share if 0 < self.share < 1 else max(0.0, usual - past)
 
     def state(self) -> dict[str, Any]:
         """Return what an operator sees of the request."""
@@ -114,8 +121,10 @@ def _read_into_pot(running: Running, request: requests.ReadIntoPot) -> Steps[req
         text = reader.archived(stored(request.file, request.kind, request.parts, plain(request.title)))
         pieces = chain(["\n\n"] if request.append else [], text)
         progress = TextProgress(reader.tokenizer, pieces, size=lambda piece: len(piece.encode()))
+        running.handle.put(requests.Reading(reader.progress(), known, known, None, 0.0))
         for step in reader.reading_tokens(progress.tokens()):
             done = progress.read(step.tokens_read - known)
+            running.share = done / max(1, request.bytes)
             running.handle.put(requests.Reading(step, step.tokens_read, known, None, step.seconds, done))
             yield None
         card = yield running.background(library.save, request, reader, before)
@@ -152,6 +161,7 @@ def _answer(
     started, before, total = time.perf_counter(), reader.tokens_read, cached + prompt.total
 
     def tell(step: Progress, done: int) -> None:
+        running.share = done / prompt.total
         put(requests.Reading(step, cached + done, cached, total, time.perf_counter() - started))
 
     tell(reader.progress(), 0)

@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+import time
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -21,6 +22,7 @@ from infinipot.text.tokenizer import Tools
 log = logging.getLogger("infinipot.server")
 
 
+TELL_S = 5.0  # between two words about an unchanged place in the queue
 Finish = Literal["stop", "length", "tool_calls"]
 
 
@@ -109,6 +111,14 @@ Request = ChatRequest | CompletionRequest | ReadIntoPot
 
 
 @dataclass(frozen=True)
+class Queued:
+    """The request waits for a slot."""
+
+    position: int  # 1 is next
+    wait_s: float  # likely, from what runs now and what requests took lately
+
+
+@dataclass(frozen=True)
 class Reading:
     """A forward pass was made."""
 
@@ -156,7 +166,7 @@ class Kept:
     name: str
 
 
-Event = Reading | Piece | Call | Answered | Kept
+Event = Queued | Reading | Piece | Call | Answered | Kept
 
 
 class RequestHandle:
@@ -166,6 +176,7 @@ class RequestHandle:
         self.request, self.cancelled = request, False
         self._wake, self._loop = wake, asyncio.get_running_loop()
         self._events: asyncio.Queue[Event | Exception] = asyncio.Queue()
+        self._place, self._told = 0, 0.0  # what was said of the queue, and when
 
     def cancel(self) -> None:
         """Give the request up: its slot is free within one chunk."""
@@ -176,6 +187,13 @@ class RequestHandle:
         """Hand over an event; called from the scheduler's thread."""
         with suppress(RuntimeError):  # the loop is closed: there is no listener
             self._loop.call_soon_threadsafe(self._events.put_nowait, event)
+
+    def tell_place(self, place: int, wait_s: float) -> None:
+        """Say where the request stands in the queue: when that changes, and every few seconds."""
+        now = time.monotonic()
+        if place != self._place or now - self._told > TELL_S:
+            self._place, self._told = place, now
+            self.put(Queued(place, wait_s))
 
     async def __aiter__(self) -> AsyncIterator[Event]:
         """Yield events up to the last; raise what went wrong."""

@@ -1,9 +1,9 @@
 """One thread, one model, a fixed number of pots: which request reads and which answers next. No HTTP."""
 
+import itertools
 import logging
 import threading
 import time
-from collections import deque
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any
@@ -19,6 +19,7 @@ from infinipot.reading.sampling import Generation
 from infinipot.reading.sequence import Sequence
 from infinipot.recipes.recipe import Recipe
 from infinipot.server.scheduler import requests
+from infinipot.server.scheduler.admission import Admission
 from infinipot.server.scheduler.handlers import Running
 from infinipot.server.scheduler.pot_library import PotLibrary, tenant_store
 from infinipot.server.scheduler.prompts import conversation_names
@@ -28,7 +29,7 @@ from infinipot.server.settings import Settings
 from infinipot.store import PotStore
 
 log = logging.getLogger("infinipot.server")
-SMALL = 256  # tokens read at once on a CPU while a caller waits for the next token of an answer
+SMALL = 256  # tokens read at once on a CPU while others are served
 
 
 class Scheduler:
@@ -39,20 +40,22 @@ class Scheduler:
             raise ConfigError(f"recipe '{recipe.preset.name}' does not bound memory: serve another one")
         if recipe.preset.mode.prompt == "passages":
             raise ConfigError(f"recipe '{recipe.preset.name}' keeps no conversation: serve another one")
-        self.engine, self.recipe, self.store, self.longest_queue = engine, recipe, store, settings.queue
+        self.engine, self.recipe, self.store = engine, recipe, store
         readers = [engine.reader(recipe) for _ in range(settings.slots + settings.conversations)]
         self.slots = Slots(readers, settings.slots, settings.max_archive)
         self.memory = MemoryBound(engine)
         self.ready = self._closing = False
         self.failure = ""  # why the scheduler works no more; empty where it does
-        self._queue: deque[RequestHandle] = deque()
+        self._admission = Admission(settings)
         self._running: list[Running] = []
         self._batch = DecodeBatch()
         self._libraries: dict[str, PotLibrary] = {}
         self._change = threading.Condition()
         self._disk = ThreadPoolExecutor(1, "pots")  # one thread, so that what it locks it can unlock
         self._thread = threading.Thread(target=self._run, name="scheduler", daemon=True)
-        self._pace = 1.0  # seconds a request takes, lately
+        self._turns = itertools.count(1)
+        cpu = engine.model.device.type == "cpu"
+        self._read_chunk = min(BLOCK, settings.read_chunk or (SMALL if cpu else BLOCK))
 
     # For other threads --------------------------------------------------------
 
@@ -97,13 +100,9 @@ class Scheduler:
                 raise self._fault()
             if self._closing or not self.ready:
                 raise BusyError("the server is starting or closing: try again", 5, closing=True)
-            queued = len(self._queue)
-            waiting = queued + len(self._running)
-            if waiting >= self.slots.at_once + self.longest_queue:
-                wait = max(1, round(self._pace * (waiting + 1) / self.slots.at_once))
-                raise BusyError(f"all slots are busy and {queued} wait: try again in {wait} s", wait)
+            self._admission.require_room(request.tenant, self._running)
             handle = RequestHandle(request, self._wake)
-            self._queue.append(handle)
+            self._admission.queue.append(handle)
             self._change.notify_all()
             return handle
 
@@ -120,7 +119,7 @@ class Scheduler:
             "capacity": self.recipe.config.capacity,
             "slots": slots + [{"busy": False}] * max(0, self.slots.at_once - len(slots)),
             "slots_busy": len(slots),
-            "queued": len(self._queue),
+            "queued": len(self._admission.queue),
             "conversations": self.slots.conversations,
             **self.memory.numbers(),
         }
@@ -144,7 +143,7 @@ class Scheduler:
 
     def _accepted(self) -> list[RequestHandle]:
         with self._change:
-            return [*self._queue, *(running.handle for running in list(self._running))]
+            return [*self._admission.queue, *(running.handle for running in list(self._running))]
 
     def _wake(self) -> None:
         with self._change:
@@ -171,8 +170,8 @@ class Scheduler:
         """Sleep until there is something to do; false when all is done and the server closes."""
         with self._change:
             while True:
-                free = len(self._running) < self.slots.at_once
-                if any(free or handle.cancelled for handle in self._queue):
+                queue = self._admission.queue
+                if self._admission.next(self._running) or any(handle.cancelled for handle in queue):
                     return True
                 if any(running.waits is None or running.waits.done() for running in self._running):
                     return True
@@ -181,35 +180,53 @@ class Scheduler:
                 self._change.wait(timeout=0.05 if self._running else None)
 
     def step(self) -> None:
-        """Begin requests that have a slot; one forward pass for each that reads, one token for all others."""
+        """Begin requests that have a slot; read some, and make one token for all that answer."""
         self._drop_cancelled()
         self._admit()
         self._set_blocks()
-        for running in list(self._running):
-            if running.waits is not None and running.waits.done():
-                result, running.waits = running.waits.result, None
-                self._advance(running, result)
-            elif running.sequence is None and running.waits is None:
-                self._advance(running, lambda: None)
+        for running in [one for one in self._running if one.waits is not None and one.waits.done()]:
+            assert running.waits is not None
+            result, running.waits = running.waits.result, None
+            self._advance(running, result)
+        self._read()
         self._decode()
+
+    def _read(self) -> None:
+        """One forward pass for each request that reads; while others answer, in turns, a chunk in all."""
+        reading = [one for one in self._running if one.sequence is None and one.waits is None]
+        answering, left = bool(self._batch.sequences), self._read_chunk
+        for running in sorted(reading, key=lambda one: one.turn):
+            before, running.turn = running.reader.pot.tokens, next(self._turns)
+            self._advance(running, lambda: None)
+            left -= max(1, running.reader.pot.tokens - before)
+            if answering and left <= 0:
+                return
 
     def _drop_cancelled(self) -> None:
         for running in [one for one in self._running if one.handle.cancelled and one.waits is None]:
             self._end(running, BusyError("given up", 1))
         with self._change:
-            self._queue = deque(handle for handle in self._queue if not handle.cancelled)
+            for handle in [one for one in self._admission.queue if one.cancelled]:
+                self._admission.queue.remove(handle)
 
     def _admit(self) -> None:
-        while self._queue and len(self._running) < self.slots.at_once:
-            handle, running = self._queue[0], None
+        while handle := self._next():
+            running = None
             try:
                 running = None if handle.cancelled else self._begin(handle)
             except Exception as error:
                 handle.put(error_for_caller(error))
             with self._change:  # a request is in one of both at any moment, so that none is forgotten
-                self._queue.popleft()
+                self._admission.queue.remove(handle)
                 if running is not None:
+                    self._admission.queue.note_served(handle.request.tenant)
                     self._running.append(running)
+        with self._change:
+            self._admission.tell(self._running)
+
+    def _next(self) -> RequestHandle | None:
+        with self._change:
+            return self._admission.next(self._running)
 
     def _begin(self, handle: RequestHandle) -> Running:
         request, version = handle.request, ""
@@ -221,11 +238,9 @@ class Scheduler:
         return Running(handle, slot, known, library, version, self.recipe.format, self.background)
 
     def _set_blocks(self) -> None:
-        """Read in small parts where a chunk takes seconds and a caller waits for the next token."""
-        if self.engine.model.device.type == "cpu":
-            answering = any(running.sequence for running in self._running)
-            for running in self._running:
-                running.reader.session.block = SMALL if answering else BLOCK
+        """Read in small parts where others are served too; a text that is alone is read as fast as can be."""
+        for running in self._running:
+            running.reader.session.block = self._read_chunk if len(self._running) > 1 else BLOCK
 
     def _advance(self, running: Running, given: Callable[[], Any]) -> None:
         """Take one step of a handler, with what it was waiting for."""
@@ -265,5 +280,5 @@ class Scheduler:
         if running.slot.busy:
             running.slot.release()
         self._running.remove(running)
-        self._pace += 0.2 * (time.monotonic() - running.started - self._pace)
+        self._admission.note_ended(running)
         running.handle.put(last)
