@@ -3,6 +3,7 @@
 Names are imported when first used, so `import infinipot` and the command line start without torch.
 """
 
+import os
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
@@ -24,6 +25,10 @@ if TYPE_CHECKING:
     from infinipot.text.documents import documents as documents
 
 __version__ = "0.1.0"
+
+# Threads that wait for work sleep instead of spinning: beside another busy process they would keep those that
+# work from a core. OpenMP reads this once, when torch is first imported.
+os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
 
 _HOME = {
     "Engine": "engine",

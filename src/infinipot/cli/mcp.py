@@ -12,7 +12,7 @@ from infinipot.cli.screen import note
 from infinipot.common.extras import needed_for
 from infinipot.errors import InputError
 from infinipot.recipes.option import Option
-from infinipot.recipes.options import DEVICE, DTYPE, METHOD, MODEL, STORE
+from infinipot.recipes.options import COMPUTING, METHOD, MODEL, STORE
 from infinipot.store import open_store
 
 if TYPE_CHECKING:
@@ -28,7 +28,7 @@ OFFERED = (
 )
 
 
-@with_options(*OFFERED, STORE, MODEL, *METHOD, DEVICE, DTYPE)
+@with_options(*OFFERED, STORE, MODEL, *METHOD, *COMPUTING)
 def mcp(*, given: Given) -> None:
     """Offer pots to an agent as tools (Model Context Protocol): read, ask, recall, list."""
     with needed_for("`infinipot mcp`", "mcp"):

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from infinipot.errors import ModelError
 from infinipot.hf.packed.blocks import Blocks
-from infinipot.hf.packed.modules import PackedEmbedding, PackedHead, PackedLinear, Shared
+from infinipot.hf.packed.modules import PackedEmbedding, PackedHead, PackedLinear, PackedNorm, Shared
 from infinipot.hf.speed.joint import TOGETHER
 
 
@@ -43,6 +43,12 @@ def fill(model: Any, source: Source, dtype: torch.dtype, packed: bool) -> None:
         _pack_ends(model, source)
         for prefix, module in list(model.named_modules()):
             _pack_children(module, prefix, source)
+    _fill_plain(model, source, dtype)
+    if packed:
+        _simplify_norms(model)
+
+
+def _fill_plain(model: Any, source: Source, dtype: torch.dtype) -> None:
     ends = model.get_input_embeddings(), model.get_output_embeddings()
     apart = any(isinstance(one, (PackedEmbedding, PackedHead)) for one in ends)
     tie = list if apart else model.tie_weights
@@ -52,6 +58,18 @@ def fill(model: Any, source: Source, dtype: torch.dtype, packed: bool) -> None:
         raise ModelError(f"there are no weights for {missing[0]}", remedy="is the model complete?")
     model.load_state_dict({name: source.values(name).to(dtype) for name in left}, strict=False, assign=True)
     tie()
+
+
+def _simplify_norms(model: Any) -> None:
+    """Put norms of one step in the place of those that compute the same."""
+    for module in list(model.modules()):
+        for name, norm in list(module.named_children()):
+            weight, eps = getattr(norm, "weight", None), getattr(norm, "variance_epsilon", None)
+            if not type(norm).__name__.endswith("RMSNorm") or eps is None or weight is None:
+                continue
+            simple, x = PackedNorm(weight.data, eps), torch.linspace(-3, 5, 2 * len(weight)).view(2, -1)
+            if torch.allclose(simple(x), norm(x), rtol=1e-4, atol=1e-5):
+                setattr(module, name, simple)
 
 
 def _pack_children(module: nn.Module, prefix: str, source: Source) -> None:

@@ -43,15 +43,16 @@ class Shared:
         return part
 
     def _few(self, x: Tensor, kernels: Ggml) -> list[Tensor]:
+        """Outputs for few rows, valid until the next call: whoever keeps one longer copies it."""
         rows = len(x)
         size = 1 << (rows - 1).bit_length()  # a few graphs serve every number of rows
         with kernels.lock:
             if size not in self._graphs:
                 self._graphs[size] = self._graph(size, kernels)
             graph, given, outs = self._graphs[size]
-            given[:rows] = x
+            (given if rows == size else given[:rows]).copy_(x)
             graph.run()
-            return [out[:rows].clone() for out in outs]
+        return outs if rows == size else [out[:rows] for out in outs]
 
     def _graph(self, rows: int, kernels: Ggml) -> tuple[Graph, Tensor, list[Tensor]]:
         graph, given = Graph(kernels), torch.zeros(rows, self.weights[0].width)
@@ -93,6 +94,18 @@ class PackedEmbedding(nn.Module):
         return rows if self.scale is None else rows * self.scale
 
 
+class PackedNorm(nn.Module):
+    """Stands for a root-mean-square norm, in one step instead of six."""
+
+    def __init__(self, weight: Tensor, eps: float) -> None:
+        super().__init__()
+        self.weight, self.eps = nn.Parameter(weight, requires_grad=False), eps
+
+    def forward(self, x: Tensor) -> Tensor:
+        """As the plain module, but for the last bits."""
+        return F.rms_norm(x, self.weight.shape, self.weight, self.eps)
+
+
 class PackedHead(nn.Module):
     """Stands for the output head; of few tokens, whose next ones will be chosen, the likeliest exactly."""
 
@@ -105,12 +118,25 @@ class PackedHead(nn.Module):
         logits: Tensor = self.linear(x)
         if x.shape[:-1].numel() > FEW:
             return logits
-        places = logits.topk(min(LIKELY, logits.shape[-1]), dim=-1).indices  # [..., LIKELY]
+        places = likeliest(logits, LIKELY)  # [..., LIKELY]
         rows = self.blocks.rows(places.reshape(-1)).view(*places.shape, -1)
         exact = (rows @ x[..., None])[..., 0]
         if self.linear.bias is not None:
             exact = exact + self.linear.bias[places]
-        return logits.scatter(-1, places, exact)
+        return logits.scatter(-1, places, exact)  # a copy: logits may be kept
+
+
+def likeliest(logits: Tensor, count: int, group: int = 128) -> Tensor:
+    """Places [..., n] of the largest logits: first the groups that have them, since sorting all is slow."""
+    groups = logits.shape[-1] // group
+    if groups <= 2 * count:
+        return logits.topk(min(count, logits.shape[-1]), dim=-1).indices
+    whole = logits[..., : groups * group].reshape(*logits.shape[:-1], groups, group)
+    best = whole.amax(-1).topk(count, dim=-1).indices  # [..., n]
+    spots = (best[..., None] * group + torch.arange(group)).flatten(-2)
+    rest = torch.arange(groups * group, logits.shape[-1]).expand(*logits.shape[:-1], -1)
+    spots = torch.cat((spots, rest), dim=-1)
+    return spots.gather(-1, logits.gather(-1, spots).topk(count, dim=-1).indices)
 
 
 def exactly(x: Tensor, weight: Blocks) -> Tensor:

@@ -126,3 +126,12 @@ def test_without_the_package_the_reason_is_said(monkeypatch: pytest.MonkeyPatch)
     finally:
         monkeypatch.undo()
         ggml.find.cache_clear()
+
+
+@pytest.mark.parametrize("size", [40, 64 * 128, 64 * 128 * 3 + 17])
+def test_the_likeliest_are_found_without_sorting_all(size: int) -> None:
+    logits = torch.randn(2, 1, size, generator=torch.Generator().manual_seed(size))
+    logits[0, 0, -1] = 100.0
+    found = modules.likeliest(logits, 64)
+    wanted = logits.topk(min(64, size), dim=-1).values
+    assert torch.equal(logits.gather(-1, found), wanted)
