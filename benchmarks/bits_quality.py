@@ -1,4 +1,4 @@
-"""What packed weights cost in exactness: the same text with a GGUF file's weights in full and in their blocks.
+"""What packed weights cost in exactness: the same text with a GGUF file's weights in full and in blocks.
 
     python benchmarks/bits_quality.py --model smollm2 --file book.txt --tokens 8192 --out bits.json
 
