@@ -3,20 +3,21 @@
     python benchmarks/recall.py --model qwen2.5-coder-1.5b --dtype bfloat16 --data DIR --out recall
 
 DIR holds `facts`, `books`, `essays`, `locomo` and `longbench`. Each part is what `infinipot eval` would run,
-on the half of a set that nothing was chosen on; rows are kept under OUT/PART, and the same command
-goes on where it ended. Before that, seconds: reading with and without an archive in turns, asking with and
-without recall in turns. OUT/summary.json has everything but the rows.
+on the half of a set that nothing was chosen on (PART-tune: on the other one). Rows are kept under OUT/PART,
+and the same command goes on where it ended. Before that, seconds: reading with and without an archive in turns,
+asking with and without recall in turns, and memory. OUT/summary.json has everything but the rows.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import resource
 import statistics
 import tempfile
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -33,6 +34,7 @@ from infinipot.eval.tasks.facts import half
 from infinipot.eval.tasks.task import Example, make
 
 QA = "narrativeqa,qasper,multifieldqa_en,hotpotqa,2wikimqa,musique"
+QA += ",qasper_e,multifieldqa_en_e,hotpotqa_e,2wikimqa_e"
 
 
 @dataclass(frozen=True)
@@ -42,26 +44,28 @@ class Part:
     name: str
     task: str
     options: dict[str, Any]
-    cells: tuple[tuple[str, str, str], ...]  # recipe, recall, catalyst
-    keep: Any = field(default=None)  # which examples; all where None
-    limit: int | None = None
+    cells: tuple[tuple[str, ...], ...]  # recipe, recall, catalyst, judge
+    half: str = ""  # of the examples; all where a task knows its halves
+    limit: int | None = None  # examples of each part of the set
+    longer: int = 0  # tokens that a text has at least
 
 
 class Half:
-    """A task's examples on the half that nothing was chosen on, at most so many of each part."""
+    """A task's examples on one half, at most so many of each part."""
 
-    def __init__(self, task: Any, limit: int | None, longer: int = 0) -> None:
-        self._task, self._limit, self._longer, self.name = task, limit, longer, task.name
+    def __init__(self, task: Any, part: Part) -> None:
+        self._task, self._half, self.name = task, part.half, task.name
+        self._limit, self._longer = part.limit, part.longer
 
     def describe(self) -> dict[str, Any]:
         """Return what the examples depend on."""
-        return {**self._task.describe(), "half": "report", "each": self._limit, "longer": self._longer}
+        return {**self._task.describe(), "half": self._half, "each": self._limit, "longer": self._longer}
 
     def examples(self, count: Any) -> Iterator[Any]:
         """Yield the examples of this half, those of one text one after the other."""
         seen: dict[str, int] = {}
         for one in self._task.examples(count):
-            if not isinstance(one, Example) or half(one.id) != "report":
+            if not isinstance(one, Example) or half(one.id) != self._half:
                 continue
             part = str(one.facts.get("conversation", one.facts.get("task", "")))
             if self._longer and count(one.text) <= self._longer:
@@ -80,8 +84,9 @@ class Cells:
 
     def __init__(self, part: Part, capacity: int) -> None:
         self._grids = [
-            Grid((recipe,), (capacity,), (catalyst or "general",), {"recall": (recall,)} if recall else {})
-            for recipe, recall, catalyst in part.cells
+            Grid((recipe,), (capacity,), (catalyst or "general",), _options(*rest))
+            for recipe, recall, catalyst, *judge in part.cells
+            for rest in [(recall, *judge)]
         ]
 
     def cells(self, format: Any = "plain") -> tuple[Any, ...]:
@@ -89,26 +94,35 @@ class Cells:
         return tuple(cell for grid in self._grids for cell in grid.cells(format))
 
 
+def _options(recall: str, judge: str = "") -> dict[str, tuple[str, ...]]:
+    return {name: (value,) for name, value in (("recall", recall), ("judge", judge)) if value}
+
+
 def parts(args: argparse.Namespace) -> list[Part]:
     """What is measured, the most wanted first."""
     data, full = args.data, (("full", "", ""),)
     facts = {"data": data / "facts", "hay": str(data / "books"), "part": "report"}
     ways = (("infinipot", "0", "general"), ("passages", "1k", ""), ("infinipot", "1k", "general"))
+    by_words = (("passages", "1k", "", "0"), ("infinipot", "1k", "general", "0"))
     again = (("infinipot", "all", "general"),)
     many, few = {"texts": 2, "planted": 25}, {"texts": 1, "planted": 3, "each": 1}
     other = {**facts, "facts": "paraphrase"}
     needles = {"hay": str(data / "essays"), "trials": 1, "depths": "0.1,0.5,0.9"}
     known = (("infinipot", "0", "question"), *ways)
-    longbench = {"data": data / "longbench", "tasks": QA}
+    amounts = (*ways, ("infinipot", "2k", "general"))
+    locomo, longbench = {"data": data / "locomo"}, {"data": data / "longbench", "tasks": QA}
+    long = {"longer": args.capacity + 1}
     return [
         Part("facts-alone", "facts", {**facts, "lengths": "0", **many}, full),
-        Part("facts-16k", "facts", {**facts, "lengths": "16k", "texts": 5}, ways),
-        Part("facts-128k", "facts", {**facts, "lengths": "128k", **many}, ways),
+        Part("facts-16k", "facts", {**facts, "lengths": "16k", "texts": 5}, (*ways, *by_words)),
+        Part("facts-128k", "facts", {**facts, "lengths": "128k", **many}, (*ways, *by_words)),
         Part("paraphrase-alone", "facts", {**other, "lengths": "0"}, full),
-        Part("paraphrase", "facts", {**other, "lengths": "16k,128k"}, ways),
+        Part("paraphrase", "facts", {**other, "lengths": "16k,128k"}, (*ways, *by_words)),
         Part("facts-1m", "facts", {**facts, "lengths": "1m", **many}, ways),
-        Part("locomo", "locomo", {"data": data / "locomo"}, (*ways, *full), "report", 24),
-        Part("longbench", "longbench", longbench, known, "longer", 16),
+        Part("locomo", "locomo", locomo, (*amounts, *full), "report", 24),
+        Part("locomo-tune", "locomo", locomo, (*amounts, *full), "tune", 24),
+        Part("longbench", "longbench", longbench, (*known, amounts[-1]), "report", **long),
+        Part("longbench-tune", "longbench", longbench, (*known, amounts[-1]), "tune", **long),
         Part("essays", "needle", {**needles, "lengths": "4k,16k,64k,128k,1m"}, ways[2:]),
         Part("again-16k", "facts", {**facts, "lengths": "16k", "texts": 1}, again),
         Part("again-128k", "facts", {**facts, "lengths": "128k", "texts": 1}, again),
@@ -119,8 +133,8 @@ def parts(args: argparse.Namespace) -> list[Part]:
 def run(part: Part, engine: Engine, args: argparse.Namespace, ends: float) -> list[dict[str, Any]]:
     """Run a part's cells; return what came of each."""
     task = make(part.task, part.options, 0)
-    if part.keep:
-        task = Half(task, part.limit, args.capacity if part.keep == "longer" else 0)  # type: ignore[assignment]  # a task by its methods
+    if part.half:
+        task = Half(task, part)  # type: ignore[assignment]  # a task by its methods
     wanted = Evaluation(task, Cells(part, args.capacity), args.out / part.name)  # type: ignore[arg-type]  # a grid by its cells
     for _ in evaluate(wanted, Workers(lambda: engine, args.batch)):
         if time.monotonic() > ends:
@@ -141,7 +155,7 @@ def seconds(engine: Engine, args: argparse.Namespace) -> dict[str, Any]:
     made = task.examples(lambda text: len(engine.tokenizer.encode(text)))
     asked = [one for one in made if isinstance(one, Example)]
     plain, archived = engine.reader(recipe), engine.reader(recipe)
-    plain.archive = None
+    plain.archive, memory = None, {"loaded": used()}
     took: dict[str, list[float]] = {"archive": [], "none": [], "0": [], "recall": []}
     for _ in range(args.rounds + 1):
         for name, reader in (("none", plain), ("archive", archived)):
@@ -149,11 +163,13 @@ def seconds(engine: Engine, args: argparse.Namespace) -> dict[str, Any]:
             started = time.perf_counter()
             reader.read(asked[0].text)
             took[name].append(time.perf_counter() - started)
+    memory["read"] = used()
     for one in asked[: 4 * args.rounds]:
         for name, recall in (("0", 0), ("recall", None)):
             started = time.perf_counter()
             archived.ask(one.query, Generation(16), recall)
             took[name].append(time.perf_counter() - started)
+    memory["asked"] = used()
     with tempfile.TemporaryDirectory() as folder:
         archived.archive.save(Path(folder) / "a")  # type: ignore[union-attr]  # made above
         size = (Path(folder) / "a").stat().st_size
@@ -166,8 +182,27 @@ def seconds(engine: Engine, args: argparse.Namespace) -> dict[str, Any]:
         "ask_with_recall_minus_without_s": spread(asking),
         "archive_bytes": size,
         "pot_bytes": archived.pot.nbytes,
+        "memory": memory,
         "seconds": told,
     }
+
+
+def used() -> dict[str, int]:
+    """Return the most bytes that this process has had so far: resident, and on the GPU."""
+    found = {"resident": 1024 * resource.getrusage(resource.RUSAGE_SELF).ru_maxrss}
+    return found | ({"gpu": torch.cuda.max_memory_allocated()} if torch.cuda.is_available() else {})
+
+
+def resident(engine: Engine, args: argparse.Namespace) -> dict[str, Any]:
+    """Return the peaks of memory after a text of 10K tokens and after one of 1M, both archived."""
+    texts = make("facts", {"data": args.data / "facts", "hay": str(args.data / "books"), "lengths": "1m"}, 2)
+    text = next(iter(texts.examples(lambda text: len(engine.tokenizer.encode(text))))).text  # type: ignore[union-attr]  # no row is bad
+    reader, found = engine.reader(Recipe.named(capacity=args.capacity, format=engine.format)), {}
+    for name, length in (("10k", 40_000), ("1m", len(text))):
+        reader.clear()
+        reader.read(text[at : at + 65536] for at in range(0, length, 65536))
+        found[name] = {"tokens": reader.tokens_read, **used()}
+    return found
 
 
 def spread(values: list[float]) -> dict[str, float]:
@@ -202,6 +237,10 @@ def main() -> None:
     if not args.parts or "seconds" in args.parts.split(","):
         told["seconds"] = seconds(engine, args)
         print({name: value for name, value in told["seconds"].items() if name != "seconds"}, flush=True)
+    if not args.parts or "resident" in args.parts.split(","):
+        told["resident"] = resident(engine, args)
+        print(told["resident"], flush=True)
+    (args.out / "summary.json").write_text(json.dumps(told, indent=1) + "\n", "utf-8")
     for part in chosen:
         if time.monotonic() > ends:
             break

@@ -107,8 +107,8 @@ class Kept:
         found, catalyst = match.recipe_of(self.card), self.given["catalyst"]
         if catalyst is not None and not found.uses_catalyst:
             raise found.no_catalyst()
-        if (recall := self.given["recall"]) is not None:
-            found = replace(found, config=replace(found.config, recall=recall))
+        asking = {name: self.given[name] for name in ("recall", "judge") if self.given[name] is not None}
+        found = replace(found, config=replace(found.config, **asking))
         return replace(found, catalyst=catalyst) if catalyst else found
 
     def engine(self) -> "Engine":
@@ -149,7 +149,7 @@ def pot_of(given: Given) -> Kept | None:
 def find(given: Given, store: PotStore, name: str) -> Kept:
     """Return a kept pot after refusing options that were decided when its text was read."""
     for option in (*METHOD, FORMAT):
-        if option.name in given.typed and option.name not in ("catalyst", "recall"):
+        if option.name in given.typed and option.name not in ("catalyst", "recall", "judge"):
             problem, remedy = f"pot '{name}' has a recipe of its own", f"leave out `{option.name}`"
             raise ConfigError(problem, field=option.name, remedy=remedy)
     return Kept(store, name, store.card(name), given)

@@ -275,6 +275,11 @@ class Reader:
         return begin(self.session, [*self._preamble(), *prompt], most, final)
 
     @property
+    def dialogue_frame(self) -> Frame:
+        """The layout of a conversation in the model's own chat template, where the model has one."""
+        return self._chat or self.frame
+
+    @property
     def _begun(self) -> bool:
         """Something was read or said."""
         state = self.session.state

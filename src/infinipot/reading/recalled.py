@@ -6,15 +6,19 @@ from typing import TYPE_CHECKING, Self
 from infinipot.core.config import ALL, PotConfig
 from infinipot.reading.answer import AnswerText
 from infinipot.reading.catalyst import QUESTION, catalyst_text
+from infinipot.reading.judge import MOST, judged
+from infinipot.reading.plan import RECENT
+from infinipot.reading.room import make_room_for_catalyst
 from infinipot.reading.sampling import Generation
 from infinipot.recall.archive import Archive
 from infinipot.recall.passages import Passage
-from infinipot.recall.search import coverage, search
+from infinipot.recall.search import coverage, ranked, search, taken
 
 if TYPE_CHECKING:
     from infinipot.reading.reader import Reader
 
 LEAST = 16  # tokens of passages that are worth reading
+ASIDE = 8  # a capacity's part that the pot itself has beside passages: more of it distracts
 COVERED = 0.5  # of a question's telling words: if the best passage has no more, the model is asked for others
 FEW, SMALL = 32, 512  # tokens of keywords; entries of the pot that they are asked for in
 KEYWORDS = (
@@ -55,21 +59,28 @@ def ask(reader: "Reader", question: str, generation: Generation, wanted: int) ->
 def passages_for(reader: "Reader", question: str, budget: int, queries: Sequence[str] = ()) -> list[Passage]:
     """Return the passages of a reader's archive that matter for a question; none where the pot holds all.
 
-    Without `queries` to look for, the question's `wordings` are, with words of the model's where needed.
+    Without `queries` to look for, the question's `wordings` are; the model judges what they find, or is
+    asked for further words.
     """
     holds_all = not reader.pot.cycles and reader.session.mode.prompt != "passages"
     if reader.archive is None or budget <= 0 or holds_all:
         return []
-    encode = reader.tokenizer.encode
+    encode, config = reader.tokenizer.encode, reader.config
     # The question stands before and after its passages, and in the catalyst.
-    budget = min(budget, reader.config.capacity // 2 - 3 * len(encode(question)) - AROUND)
+    budget = min(budget, config.capacity // 2 - 3 * len(encode(question)) - AROUND)
     if budget < LEAST:
         return []
-    if not queries:
-        few = coverage(reader.archive, question) <= COVERED
-        wanted = f"{question} {keywords(reader, question)}" if few else question
-        queries = wordings(reader.archive, wanted, reader.session.state.in_dialogue)
-    return search(reader.archive, queries, budget, lambda text: len(encode(text)))
+    archive, count = reader.archive, lambda text: len(encode(text))
+    if queries:
+        return search(archive, queries, budget, count)
+    most = (MOST if reader.model.device.type != "cpu" else 0) if config.judge is None else config.judge
+    if most:
+        queries = wordings(archive, question, reader.session.state.in_dialogue)
+        found = judged(reader, queries[-1], ranked(archive, queries), most)
+        return taken(archive, found, queries, budget, count)
+    few = coverage(archive, question) <= COVERED
+    wanted = f"{question} {keywords(reader, question)}" if few else question
+    return search(archive, wordings(archive, wanted, reader.session.state.in_dialogue), budget, count)
 
 
 def wordings(archive: Archive, question: str, in_dialogue: bool) -> list[str]:
@@ -98,6 +109,7 @@ def prompt(reader: "Reader", question: str, passages: Sequence[Passage], asked: 
     if not passages:
         return reader.turn(asked or question)
     aim(reader, question)
+    make_way(reader)
     found = "\n\n".join(passage.text.strip() for passage in passages)
     text = PROMPT.format(question=question, passages=found, asked=asked or f"Question: {question}")
     return reader.turn(text, dialogue=True)
@@ -119,6 +131,14 @@ def aim(reader: "Reader", question: str) -> None:
     catalyst = reader.closing(catalyst_text(QUESTION, question))
     if reader.session.catalyst and len(catalyst) < reader.config.capacity - reader.config.kept:
         reader.session.catalyst = catalyst
+
+
+def make_way(reader: "Reader") -> None:
+    """Leave of the pot what matters most beside passages."""
+    session, budget = reader.session, reader.config.capacity // ASIDE
+    if session.distils and session.catalyst and session.pot.cycles and budget < session.pot.fill:
+        make_room_for_catalyst(session)
+        session.write([], distil=True, recent=RECENT, budget=budget)
 
 
 def reply(

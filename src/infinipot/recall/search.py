@@ -19,11 +19,23 @@ def search(
 
     In text order, neighbours joined. None where no passage shares an uncommon word with any wording.
     """
+    return taken(archive, ranked(archive, queries), queries, budget, count)
+
+
+def ranked(archive: Archive, queries: Sequence[str]) -> list[int]:
+    """Return the numbers of passages that share words with wordings of a question, the best first."""
     most = max(FEW, COMMON * archive.last)
     telling = (words for words in map(terms, queries) if any(0 < archive.count(one) <= most for one in words))
+    return fused([archive.matching(words, MOST) for words in telling])
+
+
+def taken(
+    archive: Archive, numbers: Iterable[int], queries: Sequence[str], budget: int, count: Callable[[str], int]
+) -> list[Passage]:
+    """Return the first of these passages that fit a budget of tokens, in text order, neighbours joined."""
     chosen: list[Passage] = []
     asked = {word for query in queries for word in terms(query)}
-    for passage in archive.passages(fused([archive.matching(words, MOST) for words in telling])):
+    for passage in archive.passages(numbers):
         if asked.issuperset(terms(passage.text)):
             continue  # an earlier turn that only repeats the question
         cost = count(passage.text)

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 _ASIDE = (
     "catalyst",
     "recall",
+    "judge",
     "bounds",
     "note",
     "tail",

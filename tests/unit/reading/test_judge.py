@@ -1,0 +1,115 @@
+"""Passages judged by the model: the same as judging each alone, and only as many as are needed."""
+
+from collections.abc import Sequence
+
+import pytest
+import torch
+
+from infinipot import Generation, Recipe
+from infinipot.reading import judge
+from infinipot.reading.judge import ALONE, ASKED, FIRST, SURE, Judgement
+from infinipot.reading.reader import Reader
+from infinipot.testing import ByteTokenizer, ToyModel
+
+QUESTION = "Who repairs shoes?"
+
+
+def read(passages: int = 60, **options: object) -> Reader:
+    given = {"capacity": 2048, "recall": 1000, **options}
+    made = Recipe.named(**given).reader(ToyModel(), ByteTokenizer())  # type: ignore[arg-type]
+    made.read(
+        f"Day {day}: nothing but rain, {'and wind ' * (day % 7 * 10 + 40)}again.\n\n"
+        for day in range(passages)
+    )
+    return made
+
+
+def by_hand(made: Reader, text: str) -> tuple[float, float]:
+    """Judge one passage with a forward of its own, and probabilities over the whole vocabulary."""
+    encode, frame = made.tokenizer.encode, made.dialogue_frame
+    before = [*frame.opening, *encode(ASKED.format(passage=text))]
+    asked = encode(f" {QUESTION}")
+    ids = torch.tensor([[*before, *asked, *frame.ask_after]])
+    hidden = made.model.forward(ids, made.model.new_pot(ids.shape[1], ids.shape[1] - 1, ALONE))
+    logits = made.model.logits(hidden)[0].float()
+    log_p = logits.log_softmax(-1)
+    likely = sum(log_p[len(before) - 1 + at, token] for at, token in enumerate(asked)) / len(asked)
+    yes = max(logits[-1, encode(word)[0]] for word in ("Yes", " Yes"))
+    no = max(logits[-1, encode(word)[0]] for word in ("No", " No"))
+    return float(likely), float(yes - no)
+
+
+def test_passages_of_any_length_are_judged_together_as_each_alone() -> None:
+    made = read()
+    assert made.archive is not None
+    assert made.archive.last > judge.TOGETHER + 3
+    numbers = list(range(1, judge.TOGETHER + 4))
+    found = judge.judge(made, QUESTION, numbers)
+    assert sorted(one.number for one in found) == numbers
+    texts = {passage.id: passage.text.strip() for passage in made.archive.passages(numbers)}
+    assert len({len(text) for text in texts.values()}) > 1
+    for one in found:
+        assert (one.likely, one.says) == pytest.approx(by_hand(made, texts[one.number]), abs=1e-4)
+
+
+class Opinions:
+    """Stands in for the model: what it says of each passage."""
+
+    def __init__(self, says: dict[int, float]) -> None:
+        self.says, self.asked = says, list[int]()
+
+    def __call__(self, _reader: Reader, _question: str, numbers: Sequence[int]) -> list[Judgement]:
+        self.asked += numbers
+        return [Judgement(one, self.says.get(one, -4.0), self.says.get(one, -4.0)) for one in numbers]
+
+
+def test_where_one_of_the_first_says_the_answer_no_more_are_judged(monkeypatch: pytest.MonkeyPatch) -> None:
+    made, opinions = read(), Opinions({7: SURE})
+    monkeypatch.setattr(judge, "judge", opinions)
+    ranked = list(range(1, FIRST + 20))
+    found = judge.judged(made, QUESTION, ranked, 1000)
+    assert opinions.asked == ranked[:FIRST]
+    assert found[0] == 7 or found.index(7) < found.index(20)  # words count too
+    assert found[FIRST:] == ranked[FIRST:]
+
+
+def test_where_none_does_further_ones_are_judged_up_to_the_bound(monkeypatch: pytest.MonkeyPatch) -> None:
+    made = read()
+    assert made.archive is not None
+    far = made.archive.last
+    opinions = Opinions({far: 1.0, 2: SURE - 1})
+    monkeypatch.setattr(judge, "judge", opinions)
+    assert judge.judged(made, QUESTION, [3, 2, 1], 1000)[:2] == [2, far]
+    assert sorted(opinions.asked) == list(range(1, far + 1))  # each once
+    opinions.asked = []
+    found = judge.judged(made, QUESTION, [3, 2, 1], 5)
+    assert opinions.asked == [3, 2, 1, 4, 5]
+    assert sorted(found) == [1, 2, 3, 4, 5]
+
+
+def test_a_question_that_shares_no_word_still_finds_what_the_model_judges(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    made = read(judge=1000)
+    monkeypatch.setattr(judge, "judge", Opinions({5: 1.0}))
+    (passage, *_) = made.recall("Xyzzy?", 400)
+    assert passage.text.startswith("Day 5:")
+
+
+def test_nothing_is_judged_on_a_cpu_unless_wished(monkeypatch: pytest.MonkeyPatch) -> None:
+    opinions = Opinions({})
+    monkeypatch.setattr(judge, "judge", opinions)
+    read().recall("What about rain and wind?")
+    assert not opinions.asked
+    read(judge=4).recall("What about rain and wind?")
+    assert len(opinions.asked) == 4
+
+
+def test_beside_passages_the_pot_leaves_room() -> None:
+    made = read()
+    passages = made.recall("What was on day 31?")
+    assert passages
+    twin = made.fork()
+    before, count = twin.pot.fill, sum(len(passage.text) for passage in passages)
+    "".join(twin.answer("What was on day 31?", Generation(4), passages))
+    assert twin.pot.fill < made.config.capacity // 8 + count + 400 < before + count
