@@ -4,8 +4,9 @@
 
 DIR holds `facts`, `books`, `essays`, `locomo` and `longbench`. Each part is what `infinipot eval` would run,
 on the half of a set that nothing was chosen on (PART-tune: on the other one). Rows are kept under OUT/PART,
-and the same command goes on where it ended. Before that, seconds: reading with and without an archive in turns,
-asking with and without recall in turns, and memory. OUT/summary.json has everything but the rows.
+and the same command goes on where it ended; several parts may run at once, each with its own command. Before
+that, seconds and memory: reading with and without an archive in turns, asking with and without recall in
+turns. OUT/summary.json, or summary-PARTS.json, has everything but the rows.
 """
 
 from __future__ import annotations
@@ -44,10 +45,10 @@ class Part:
     name: str
     task: str
     options: dict[str, Any]
-    cells: tuple[tuple[str, ...], ...]  # recipe, recall, catalyst, judge
+    cells: tuple[tuple[str, ...], ...]  # recipe, recall, judge, catalyst
     half: str = ""  # of the examples; all where a task knows its halves
     limit: int | None = None  # examples of each part of the set
-    longer: int = 0  # tokens that a text has at least
+    longer: int = 0  # tokens that a text has more than
 
 
 class Half:
@@ -83,50 +84,52 @@ class Cells:
     """The cells of several grids, so that a part's texts are made once."""
 
     def __init__(self, part: Part, capacity: int) -> None:
-        self._grids = [
-            Grid((recipe,), (capacity,), (catalyst or "general",), _options(*rest))
-            for recipe, recall, catalyst, *judge in part.cells
-            for rest in [(recall, *judge)]
-        ]
+        self._grids = [_grid(capacity, *cell) for cell in part.cells]
 
     def cells(self, format: Any = "plain") -> tuple[Any, ...]:
         """Return every cell once."""
         return tuple(cell for grid in self._grids for cell in grid.cells(format))
 
 
-def _options(recall: str, judge: str = "") -> dict[str, tuple[str, ...]]:
-    return {name: (value,) for name, value in (("recall", recall), ("judge", judge)) if value}
+def _grid(capacity: int, recipe: str, recall: str = "", judge: str = "", catalyst: str = "general") -> Grid:
+    options = {name: (value,) for name, value in (("recall", recall), ("judge", judge)) if value}
+    return Grid((recipe,), (capacity,), (catalyst,), options)
 
 
 def parts(args: argparse.Namespace) -> list[Part]:
     """What is measured, the most wanted first."""
-    data, full = args.data, (("full", "", ""),)
+    data, full = args.data, (("full",),)
     facts = {"data": data / "facts", "hay": str(data / "books"), "part": "report"}
-    ways = (("infinipot", "0", "general"), ("passages", "1k", ""), ("infinipot", "1k", "general"))
-    by_words = (("passages", "1k", "", "0"), ("infinipot", "1k", "general", "0"))
-    again = (("infinipot", "all", "general"),)
+    ways = {"pure": ("0", ""), "passages": ("1k", ""), "recall": ("1k", ""), "words": ("1k", "0")}
+    cells = {way: (("passages" if way == "passages" else "infinipot", *ways[way]),) for way in ways}
+    again, more = (("infinipot", "all", ""),), (("infinipot", "2k", ""),)
+    by_words = (("passages", "1k", "0"),)
+    some = (*cells["pure"], *cells["passages"], *cells["recall"])
     many, few = {"texts": 2, "planted": 25}, {"texts": 1, "planted": 3, "each": 1}
     other = {**facts, "facts": "paraphrase"}
     needles = {"hay": str(data / "essays"), "trials": 1, "depths": "0.1,0.5,0.9"}
-    known = (("infinipot", "0", "question"), *ways)
-    amounts = (*ways, ("infinipot", "2k", "general"))
-    locomo, longbench = {"data": data / "locomo"}, {"data": data / "longbench", "tasks": QA}
-    long = {"longer": args.capacity + 1}
+    locomo = ("locomo", {"data": data / "locomo"})
+    longbench = ("longbench", {"data": data / "longbench", "tasks": QA})
+    known = (("infinipot", "0", "", "question"),)
+    long: dict[str, Any] = {"longer": args.capacity}
     return [
         Part("facts-alone", "facts", {**facts, "lengths": "0", **many}, full),
-        Part("facts-16k", "facts", {**facts, "lengths": "16k", "texts": 5}, (*ways, *by_words)),
-        Part("facts-128k", "facts", {**facts, "lengths": "128k", **many}, (*ways, *by_words)),
         Part("paraphrase-alone", "facts", {**other, "lengths": "0"}, full),
-        Part("paraphrase", "facts", {**other, "lengths": "16k,128k"}, (*ways, *by_words)),
-        Part("facts-1m", "facts", {**facts, "lengths": "1m", **many}, ways),
-        Part("locomo", "locomo", locomo, (*amounts, *full), "report", 24),
-        Part("locomo-tune", "locomo", locomo, (*amounts, *full), "tune", 24),
-        Part("longbench", "longbench", longbench, (*known, amounts[-1]), "report", **long),
-        Part("longbench-tune", "longbench", longbench, (*known, amounts[-1]), "tune", **long),
-        Part("essays", "needle", {**needles, "lengths": "4k,16k,64k,128k,1m"}, ways[2:]),
+        Part("paraphrase", "facts", {**other, "lengths": "16k,128k"}, (*some, *cells["words"], *by_words)),
+        *(Part(f"longbench-{way}", *longbench, cell, "report", **long) for way, cell in cells.items()),
+        Part("longbench-known", *longbench, known, "report", **long),
+        Part("longbench-2k", *longbench, more, "report", **long),
+        Part("locomo", *locomo, (*some, *more, *full), "report", 24),
+        Part("facts-16k", "facts", {**facts, "lengths": "16k", "texts": 5}, (*some, *cells["words"])),
+        Part("facts-128k", "facts", {**facts, "lengths": "128k", **many}, (*some, *cells["words"])),
+        Part("facts-1m", "facts", {**facts, "lengths": "1m", **many}, some),
+        Part("essays", "needle", {**needles, "lengths": "4k,16k,64k,128k,1m"}, cells["recall"]),
         Part("again-16k", "facts", {**facts, "lengths": "16k", "texts": 1}, again),
         Part("again-128k", "facts", {**facts, "lengths": "128k", "texts": 1}, again),
         Part("again-1m", "facts", {**facts, "lengths": "1m", **few}, again),
+        Part("longbench-recall-tune", *longbench, cells["recall"], "tune", **long),
+        Part("longbench-2k-tune", *longbench, more, "tune", **long),
+        Part("locomo-tune", *locomo, (*cells["passages"], *cells["recall"], *more), "tune", 24),
     ]
 
 
@@ -240,7 +243,8 @@ def main() -> None:
     if not args.parts or "resident" in args.parts.split(","):
         told["resident"] = resident(engine, args)
         print(told["resident"], flush=True)
-    (args.out / "summary.json").write_text(json.dumps(told, indent=1) + "\n", "utf-8")
+    summary_file = args.out / (f"summary-{args.parts}.json" if args.parts else "summary.json")
+    summary_file.write_text(json.dumps(told, indent=1) + "\n", "utf-8")
     for part in chosen:
         if time.monotonic() > ends:
             break
@@ -251,7 +255,7 @@ def main() -> None:
         if torch.cuda.is_available():
             told["gpu_bytes"] = torch.cuda.max_memory_reserved()
         told["took_s"] = round(time.monotonic() - started, 1)
-        (args.out / "summary.json").write_text(json.dumps(told, indent=1) + "\n", "utf-8")
+        summary_file.write_text(json.dumps(told, indent=1) + "\n", "utf-8")
         print(f"  {part.name} done after {told['took_s']} s", flush=True)
 
 
