@@ -100,11 +100,15 @@ def parts(args: argparse.Namespace) -> list[Part]:
     """What is measured, the most wanted first."""
     data, full = args.data, (("full",),)
     facts = {"data": data / "facts", "hay": str(data / "books"), "part": "report"}
-    ways = {"pure": ("0", ""), "passages": ("1k", ""), "recall": ("1k", ""), "words": ("1k", "0")}
-    cells = {way: (("passages" if way == "passages" else "infinipot", *ways[way]),) for way in ways}
-    again, more = (("infinipot", "all", ""),), (("infinipot", "2k", ""),)
-    by_words = (("passages", "1k", "0"),)
-    some = (*cells["pure"], *cells["passages"], *cells["recall"])
+    cells = {
+        "pure": (("infinipot", "0"),),
+        "words": (("infinipot", "1k"),),
+        "passages-words": (("passages", "1k"),),
+        "recall": (("infinipot", "1k", "1024"),),
+        "passages": (("passages", "1k", "1024"),),
+    }
+    again, more = (("infinipot", "all"),), (("infinipot", "2k", "1024"),)
+    every = tuple(cell for way in cells.values() for cell in way)
     many, few = {"texts": 2, "planted": 25}, {"texts": 1, "planted": 3, "each": 1}
     other = {**facts, "facts": "paraphrase"}
     needles = {"hay": str(data / "essays"), "trials": 1, "depths": "0.1,0.5,0.9"}
@@ -115,14 +119,19 @@ def parts(args: argparse.Namespace) -> list[Part]:
     return [
         Part("facts-alone", "facts", {**facts, "lengths": "0", **many}, full),
         Part("paraphrase-alone", "facts", {**other, "lengths": "0"}, full),
-        Part("paraphrase", "facts", {**other, "lengths": "16k,128k"}, (*some, *cells["words"], *by_words)),
+        Part(
+            "paraphrase",
+            "facts",
+            {**other, "lengths": "16k,128k"},
+            every,
+        ),
         *(Part(f"longbench-{way}", *longbench, cell, "report", **long) for way, cell in cells.items()),
         Part("longbench-known", *longbench, known, "report", **long),
         Part("longbench-2k", *longbench, more, "report", **long),
-        Part("locomo", *locomo, (*some, *more, *full), "report", 24),
-        Part("facts-16k", "facts", {**facts, "lengths": "16k", "texts": 5}, (*some, *cells["words"])),
-        Part("facts-128k", "facts", {**facts, "lengths": "128k", **many}, (*some, *cells["words"])),
-        Part("facts-1m", "facts", {**facts, "lengths": "1m", **many}, some),
+        Part("locomo", *locomo, (*every, *more, *full), "report", 24),
+        Part("facts-16k", "facts", {**facts, "lengths": "16k", "texts": 5}, every),
+        Part("facts-128k", "facts", {**facts, "lengths": "128k", **many}, every),
+        Part("facts-1m", "facts", {**facts, "lengths": "1m", **many}, every),
         Part("essays", "needle", {**needles, "lengths": "4k,16k,64k,128k,1m"}, cells["recall"]),
         Part("again-16k", "facts", {**facts, "lengths": "16k", "texts": 1}, again),
         Part("again-128k", "facts", {**facts, "lengths": "128k", "texts": 1}, again),

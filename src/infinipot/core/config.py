@@ -24,8 +24,7 @@ class PotConfig:
     closing   this many last slots are never dropped; 0 as in the paper.
     recall    tokens of passages that are read again before an answer; None means a quarter of capacity, 0
               none (the paper's), ALL the whole text with the question known.
-    judge     passages at most that the model itself judges before an answer; None means 1,024 on a GPU and
-              none on a CPU, where a judged passage takes seconds.
+    judge     passages at most that the model itself judges before an answer; 0 leaves the choice to words.
     tail      what becomes of a text's end, read since the last distillation, before a question:
               `distil` reduces the pot to |C| once more, so that the end weighs no more than the rest;
               `fill` leaves as much as fits beside the question and its answer; `raw` leaves all of it.
@@ -37,7 +36,7 @@ class PotConfig:
     tail: Tail = "distil"
     closing: int = 0
     recall: int | None = None
-    judge: int | None = None
+    judge: int = 0
 
     def __post_init__(self) -> None:
         remedy = "use at least 4 entries (2048 is a good start)"
@@ -50,7 +49,7 @@ class PotConfig:
         remedy = f"use 0 to {self.capacity // 2}, half of `capacity`, or all"
         fits = self.recall is None or ALL <= self.recall <= self.capacity // 2
         check(fits, "recall", self.recall, remedy)
-        check(self.judge is None or self.judge >= 0, "judge", self.judge, "use 0 or more passages")
+        check(self.judge >= 0, "judge", self.judge, "use 0 or more passages")
         remedy = f"use 0 to {self.kept - self.opening}, the entries kept less the opening"
         check(0 <= self.closing <= self.kept - self.opening, "closing", self.closing, remedy)
 

@@ -21,7 +21,6 @@ if TYPE_CHECKING:
 
 ASKED = "{passage}\n\nDoes the text above say the answer to this question:"
 FIRST = 32  # passages judged for every question, the best by their words
-MOST = 1024  # passages judged where none of the first says the answer
 SURE = 3.0  # Yes is so much likelier than No (difference of logits) that no more passages are looked at
 TOGETHER = 8  # passages in one forward
 ALONE = ReadingMode(distil="never")  # a pot for these tokens only

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Self
 from infinipot.core.config import ALL, PotConfig
 from infinipot.reading.answer import AnswerText
 from infinipot.reading.catalyst import QUESTION, catalyst_text
-from infinipot.reading.judge import MOST, judged
+from infinipot.reading.judge import judged
 from infinipot.reading.plan import RECENT
 from infinipot.reading.room import make_room_for_catalyst
 from infinipot.reading.sampling import Generation
@@ -73,10 +73,9 @@ def passages_for(reader: "Reader", question: str, budget: int, queries: Sequence
     archive, count = reader.archive, lambda text: len(encode(text))
     if queries:
         return search(archive, queries, budget, count)
-    most = (MOST if reader.model.device.type != "cpu" else 0) if config.judge is None else config.judge
-    if most:
+    if config.judge:
         queries = wordings(archive, question, reader.session.state.in_dialogue)
-        found = judged(reader, queries[-1], ranked(archive, queries), most)
+        found = judged(reader, queries[-1], ranked(archive, queries), config.judge)
         return taken(archive, found, queries, budget, count)
     few = coverage(archive, question) <= COVERED
     wanted = f"{question} {keywords(reader, question)}" if few else question

@@ -17,7 +17,7 @@ from infinipot.errors import StoreError
 from infinipot.recall.database import FORMAT, MARK, PASSAGE, SOUND, TABLES, Database, check_make
 from infinipot.recall.passages import Cutter, Passage
 
-_TOGETHER = 64  # passages written at once
+_TOGETHER = 256  # passages written at once
 
 
 class Archive:

@@ -31,7 +31,7 @@ SET = Option("set", str, None, "Setting of the recipe, e.g. heavy=64.", POT, met
 _ENTRIES = "KV entries per layer and head, never exceeded."
 _END = "A text's end, before a question: distil it, fill the pot with it, or leave it raw."
 _PASSAGES = "Tokens of passages that are found in the text and read again before an answer."
-_JUDGED = "Passages at most that the model itself judges before an answer: finds what is said in other words."
+_JUDGED = "Passages at most that the model itself judges before an answer, one by one: slow on a CPU."
 _AMOUNT: dict[str, Any] = {
     "metavar": "TOKENS|all",
     "shown": "a quarter of `capacity`",
@@ -51,7 +51,7 @@ SIZES = _named(  # fields of PotConfig by the same names, and `step`
     Option("opening", int, None, "First slots that are never dropped.", POT, shown="0", applies="chooses"),
     Option("closing", int, None, "Last slots that are never dropped.", POT, shown="0", applies="chooses"),
     Option("recall", int, None, _PASSAGES, POT, applies="recalls", **_AMOUNT),
-    Option("judge", int, None, _JUDGED, POT, applies="recalls", shown="1024 on a GPU, 0 on a CPU"),
+    Option("judge", int, None, _JUDGED, POT, applies="recalls", shown="0: words alone choose"),
     Option("tail", str, None, _END, POT, choices=("distil", "fill", "raw"), shown=THEIRS),
 )
 CHOICE = _named(  # how a method chooses what to keep; a setting of the policy by the same name, if it has one

@@ -96,7 +96,7 @@ def test_a_question_that_shares_no_word_still_finds_what_the_model_judges(
     assert passage.text.startswith("Day 5:")
 
 
-def test_nothing_is_judged_on_a_cpu_unless_wished(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_nothing_is_judged_unless_wished(monkeypatch: pytest.MonkeyPatch) -> None:
     opinions = Opinions({})
     monkeypatch.setattr(judge, "judge", opinions)
     read().recall("What about rain and wind?")
