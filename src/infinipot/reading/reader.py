@@ -57,6 +57,7 @@ class Reader:
         self.session, self.tokenizer = PotSession(model, policy, config, mode), tokenizer
         self.frame = self._layout = tokenizer.frame(format)
         self._format, self._chat = format, _chat_frame(tokenizer)
+        self.dialogue_frame = self._chat or self.frame
         self._catalyst = catalyst
         self.archive: Archive | None = Archive()
         self.set_question(question, bare=bare)
@@ -273,11 +274,6 @@ class Reader:
     def begin_answer(self, prompt: Several[int], most: int, final: bool) -> tuple[Tensor, bool]:
         """Write a prompt that an answer of up to `most` tokens follows, as `sequence.begin` does."""
         return begin(self.session, [*self._preamble(), *prompt], most, final)
-
-    @property
-    def dialogue_frame(self) -> Frame:
-        """The layout of a conversation in the model's own chat template, where the model has one."""
-        return self._chat or self.frame
 
     @property
     def _begun(self) -> bool:
