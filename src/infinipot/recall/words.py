@@ -14,9 +14,7 @@ _WORD = re.compile(r"\w+")
 def indexed(text: str) -> str:
     """Return a text as the index takes it: a run of letters without spaces becomes its pairs."""
     spelt = text.encode("utf-8", "surrogatepass")
-    without = len(spelt.translate(None, _LEADS)) == len(
-        spelt
-    )  # thirty times quicker than to look for letters
+    without = len(spelt.translate(None, _LEADS)) == len(spelt)  # far quicker than to look for letters
     return text if without else _UNSPACED.sub(_pairs, text)
 
 
