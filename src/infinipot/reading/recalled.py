@@ -73,13 +73,13 @@ def passages_for(reader: "Reader", question: str, budget: int, queries: Sequence
     archive, count = reader.archive, lambda text: len(encode(text))
     if queries:
         return search(archive, queries, budget, count)
+    queries = wordings(archive, question, reader.session.state.in_dialogue)
     if config.judge:
-        queries = wordings(archive, question, reader.session.state.in_dialogue)
         found = judged(reader, queries[-1], ranked(archive, queries), config.judge)
         return taken(archive, found, queries, budget, count)
-    few = coverage(archive, question) <= COVERED
-    wanted = f"{question} {keywords(reader, question)}" if few else question
-    return search(archive, wordings(archive, wanted, reader.session.state.in_dialogue), budget, count)
+    if coverage(archive, question) <= COVERED:
+        queries.append(keywords(reader, question))
+    return search(archive, queries, budget, count)
 
 
 def wordings(archive: Archive, question: str, in_dialogue: bool) -> list[str]:
