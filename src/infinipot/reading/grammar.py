@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from infinipot.common.extras import needed_for
-from infinipot.errors import InputError
+from infinipot.errors import InputError, ModelError, foreign
 from infinipot.text.tokenizer import Spellings, Tokenizer
 
 LONGEST = 65_536  # characters of a schema
@@ -107,9 +107,13 @@ def _llguidance() -> Any:
 def _view(tokenizer: Tokenizer, vocabulary: int) -> Any:
     """Return llguidance's view of a tokenizer, made once: half a second for a real one."""
     if tokenizer not in _known:
+        if not tokenizer.stop_ids:
+            raise ModelError("this model has no token that ends an answer, so none can be given a form")
         spelt, end = tokenizer.spellings(), min(tokenizer.stop_ids)
-        source = _llguidance().TokenizerWrapper(_Table(spelt, end)) if isinstance(spelt, Spellings) else spelt
-        _known[tokenizer] = _llguidance().LLTokenizer(source, n_vocab=vocabulary, eos_token=end)
+        library = _llguidance()
+        with foreign("answers of this model cannot be given a form"):
+            source = library.TokenizerWrapper(_Table(spelt, end)) if isinstance(spelt, Spellings) else spelt
+            _known[tokenizer] = library.LLTokenizer(source, n_vocab=vocabulary, eos_token=end)
     return _known[tokenizer]
 
 

@@ -11,7 +11,7 @@ import pytest
 import torch
 
 from infinipot import Generation, Grammar, Recipe, answer_all
-from infinipot.errors import ConfigError, InputError
+from infinipot.errors import ConfigError, InputError, ModelError
 from infinipot.reading.decode import DecodeBatch, decode
 from infinipot.reading.reader import Reader
 from infinipot.testing.model import ToyModel
@@ -154,6 +154,14 @@ def test_many_optional_properties() -> None:
 def test_lark() -> None:
     wanted = Generation(50, grammar=Grammar.lark('start: "yes" | "no"'))
     assert said(list(reader().generate([65], wanted))) in ("yes", "no")
+
+
+def test_a_model_whose_answers_have_no_end_is_refused() -> None:
+    class Endless(ByteTokenizer):
+        stop_ids = frozenset()
+
+    with pytest.raises(ModelError, match="no token that ends"):
+        Grammar.json().constraint(Endless(), MODEL.vocabulary)
 
 
 def test_without_the_extra_one_line_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -24,7 +24,7 @@ from infinipot.server.settings import Settings
 
 from .conftest import Client, calling, made
 
-CHAT = "/v1/chat/completions"
+CHAT, RESPONSES = "/v1/chat/completions", "/v1/responses"
 JSON = {"Content-Type": "application/json"}
 
 
@@ -44,6 +44,23 @@ def sent(content: bytes, **headers: str) -> dict[str, Any]:
     return {"content": content, "headers": {name.replace("_", "-"): value for name, value in headers.items()}}
 
 
+def schema(told: Any) -> dict[str, Any]:
+    return chat(response_format={"type": "json_schema", "json_schema": {"name": "x", "schema": told}})
+
+
+def tool(name: str, **parameters: Any) -> dict[str, Any]:
+    return {"type": "function", "function": {"name": name, "parameters": {"type": "object", **parameters}}}
+
+
+def response(**more: Any) -> dict[str, Any]:
+    return {"json": {"input": "Hi", **more}}
+
+
+BAD_TOOL = tool("f", properties={"a": {"type": "nonsense"}})
+_FORKS = [[{"properties": {f"a{i}{j}": {"type": "integer"}}} for i in range(6)] for j in range(10)]
+BRANCHES = {"allOf": [{"anyOf": fork} for fork in _FORKS]}
+ALONE = [{"role": "tool", "content": "x"}]
+TWO_LENGTHS = {"Content_Length": "1", "Transfer_Encoding": "chunked"}
 IMAGE = [{"type": "image_url", "image_url": {"url": "file:///etc/passwd"}}]
 EVIL = {"Origin": "https://evil.example"}
 REBOUND = {"headers": {"Host": "evil.example"}}
@@ -124,6 +141,35 @@ HOSTILE: list[Call] = [
     ("a page of another site asks", "POST", CHAT, {**chat(), "headers": EVIL}, 403),
     ("a name that points here (DNS rebinding)", "GET", "/v1/pots", REBOUND, 403),
     ("a path of 8,000 characters", "GET", "/" + "x" * 8000, {}, 404),
+    ("n = 17", "POST", CHAT, chat(n=17), 400),
+    ("a schema of no type", "POST", CHAT, schema({"type": "nonsense"}), 400),
+    ("a schema that is a file", "POST", CHAT, schema({"$ref": "file:///etc/passwd"}), 400),
+    ("a schema elsewhere", "POST", CHAT, schema({"$ref": "http://localhost:1/x"}), 400),
+    ("a schema of 100,000 characters", "POST", CHAT, schema({"enum": ["x" * 100_000]}), 400),
+    ("a schema with what no grammar has", "POST", CHAT, schema({"type": "array", "uniqueItems": True}), 400),
+    ("a schema that nothing fits", "POST", CHAT, schema({"enum": []}), 400),
+    ("a schema that is a list", "POST", CHAT, schema([1]), 400),
+    ("a schema of combinations without end", "POST", CHAT, schema(BRANCHES), 400),
+    ("a schema that is true", "POST", CHAT, schema(True), 400),
+    ("a pattern that takes exponential time elsewhere", "POST", CHAT, schema({"pattern": "^(a+)+$"}), 200),
+    ("JSON without a schema", "POST", CHAT, chat(response_format={"type": "json_schema"}), 400),
+    ("a tool without a function", "POST", CHAT, chat(tools=[{"type": "function"}]), 400),
+    ("a tool that runs code", "POST", CHAT, chat(tools=[{"type": "code_interpreter"}]), 400),
+    ("a tool named by a path", "POST", CHAT, chat(tools=[tool("../x")]), 400),
+    ("200 tools", "POST", CHAT, chat(tools=[tool(f"f{n}") for n in range(200)]), 400),
+    ("two tools of one name", "POST", CHAT, chat(tools=[tool("f"), tool("f")]), 400),
+    ("a tool whose schema is nonsense", "POST", CHAT, chat(tools=[BAD_TOOL], tool_choice="required"), 400),
+    ("a choice of no tool", "POST", CHAT, chat(tool_choice="required"), 400),
+    ("a tool's message without its call", "POST", CHAT, chat(messages=ALONE), 400),
+    ("21 likeliest tokens", "POST", CHAT, chat(logprobs=True, top_logprobs=21), 400),
+    ("a response that goes on from another's", "POST", RESPONSES, response(previous_response_id="x"), 400),
+    ("a response with an image", "POST", RESPONSES, response(input=[{"type": "input_image"}]), 400),
+    ("a response to a file", "POST", RESPONSES, response(input=[{"type": "input_file"}]), 400),
+    ("a response in the background", "POST", RESPONSES, response(background=True), 400),
+    ("a response that searches the web", "POST", RESPONSES, response(tools=[{"type": "web_search"}]), 400),
+    ("a response to half of a character", "POST", RESPONSES, raw(r'{"input": "\ud800"}'), 400),
+    ("a body with two lengths", "POST", CHAT, sent(b"0", **TWO_LENGTHS), 400),
+    ("a page elsewhere asks first", "OPTIONS", CHAT, {"headers": EVIL}, 403),
     ("a title of 1,000 characters", "POST", "/v1/pots/a?title=" + "x" * 1000, {"content": b"text"}, 400),
 ]  # fmt: skip
 

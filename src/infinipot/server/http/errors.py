@@ -116,6 +116,9 @@ def _invalid(error: RequestValidationError) -> ApiError:
     found = error.errors()
     # Where a text or a list may stand, the other of the two is not what is wrong.
     first = next((one for one in found if one["type"] not in ("string_type", "list_type")), found[0])
+    first = next(
+        (one for one in found if one["type"] == "literal_error"), first
+    )  # of a type follows the rest
     places = [str(place) for place in first["loc"]]
     if first["type"] == "json_invalid":
         return ApiError(400, f"the body is not JSON (character {places[-1]}): {first['ctx']['error']}")
@@ -123,4 +126,6 @@ def _invalid(error: RequestValidationError) -> ApiError:
         return ApiError(400, "send a JSON object as the body, with `Content-Type: application/json`")
     where = ".".join(place for place in places[1:] if place.isidentifier() or place.isdigit())
     said = str(first["msg"]).removeprefix("Value error, ")
+    if first["type"] == "union_tag_invalid":
+        said = f"items of this type are not served here: send {first['ctx']['expected_tags']}"
     return ApiError(400, f"{where}: {said}" if where else said, param=where or None)

@@ -9,7 +9,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any
 
 from infinipot.engine import Engine
-from infinipot.errors import ConfigError
+from infinipot.errors import ConfigError, InfiniPotError
 from infinipot.reading.catalyst import catalyst_text
 from infinipot.reading.decode import DecodeBatch
 from infinipot.reading.grammar import Grammar
@@ -62,6 +62,10 @@ class Scheduler:
     def start(self) -> None:
         """Make every pot, measure what a whole cycle takes, and begin, unless told to stop meanwhile."""
         readers = [slot.reader for slot in self.slots.all]
+        try:  # before memory is measured, and before the first caller would wait for it
+            self.check_grammar(Grammar.json())
+        except InfiniPotError as error:
+            log.warning("%s; everything else is served", error)
         for reader in readers:
             if self._closing:
                 return
