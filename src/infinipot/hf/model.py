@@ -25,6 +25,7 @@ from infinipot.hf.packed.modules import FEW, PackedHead
 from infinipot.hf.rope import frequencies, key_factors, still
 
 PROBE_STEPS = 7
+HEAD_PART = 4_000_000  # weights of a packed head at a time: bounds the logits of a chunk that exist at once
 
 
 class HFModel:
@@ -92,7 +93,7 @@ class HFModel:
         """Return the head's rows some at a time, where they are packed and so many tokens want them."""
         if count <= FEW or not isinstance(self.head, PackedHead) or self.head.linear.bias is not None:
             return None
-        return slices(self.head.blocks)
+        return slices(self.head.blocks, HEAD_PART)
 
     def named_weights(self) -> Iterable[tuple[str, Tensor]]:
         """Return the weights by name, for a fingerprint."""

@@ -53,9 +53,9 @@ def unpacked(blocks: Blocks, out: Tensor | None = None) -> Tensor:
     return out
 
 
-def slices(blocks: Blocks) -> Iterator[tuple[int, Tensor]]:
+def slices(blocks: Blocks, most: int = 0) -> Iterator[tuple[int, Tensor]]:
     """Yield rows in float32, some at a time: where they begin, and values that are valid until the next."""
-    count = min(max(1, SLICE // blocks.width), len(blocks.data))
+    count = min(max(1, (most or SLICE) // blocks.width), len(blocks.data))
     if not _scratch or _scratch[0].numel() < count * blocks.width:
         _scratch[:] = [torch.empty(max(count * blocks.width, _scratch[0].numel() if _scratch else 0))]
     for start in range(0, len(blocks.data), count):

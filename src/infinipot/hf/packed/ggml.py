@@ -50,7 +50,7 @@ _SIGNATURES: dict[str, tuple[Any, ...]] = {  # the result, then the arguments
     "ggml_new_tensor_2d": (c_void_p, c_void_p, c_int, c_int64, c_int64),
     "ggml_mul_mat": (c_void_p, c_void_p, c_void_p, c_void_p),
     "ggml_mul": (c_void_p, c_void_p, c_void_p, c_void_p),
-    "ggml_silu": (c_void_p, c_void_p),
+    "ggml_silu": (c_void_p, c_void_p, c_void_p),
     "ggml_new_graph_custom": (c_void_p, c_void_p, c_size_t, c_bool),
     "ggml_build_forward_expand": (None, c_void_p, c_void_p),
     "ggml_backend_cpu_init": (c_void_p,),

@@ -11,7 +11,14 @@ from torch import Tensor, nn
 
 from infinipot.errors import ModelError
 from infinipot.hf.packed.blocks import Blocks
-from infinipot.hf.packed.modules import PackedEmbedding, PackedHead, PackedLinear, PackedNorm, Shared
+from infinipot.hf.packed.modules import (
+    PackedEmbedding,
+    PackedHead,
+    PackedLinear,
+    PackedMlp,
+    PackedNorm,
+    Shared,
+)
 from infinipot.hf.speed.joint import TOGETHER
 
 
@@ -46,6 +53,7 @@ def fill(model: Any, source: Source, dtype: torch.dtype, packed: bool) -> None:
     _fill_plain(model, source, dtype)
     if packed:
         _simplify_norms(model)
+        _fuse_mlps(model)
 
 
 def _fill_plain(model: Any, source: Source, dtype: torch.dtype) -> None:
@@ -70,6 +78,22 @@ def _simplify_norms(model: Any) -> None:
             simple, x = PackedNorm(weight.data, eps), torch.linspace(-3, 5, 2 * len(weight)).view(2, -1)
             if torch.allclose(simple(x), norm(x), rtol=1e-4, atol=1e-5):
                 setattr(module, name, simple)
+
+
+def _fuse_mlps(model: Any) -> None:
+    """Put one graph in the place of gated feed-forward modules that compute the same."""
+    for module in list(model.modules()):
+        for name, inner in list(module.named_children()):
+            parts = ("gate_proj", "up_proj", "down_proj")
+            products: list[Any] = [getattr(inner, part, None) for part in parts]
+            if len(list(inner.children())) != 4 or not all(isinstance(one, PackedLinear) for one in products):
+                continue
+            if any(one.bias is not None for one in products):
+                continue
+            made = PackedMlp(inner, *(one.shared.weights[one.index] for one in products))
+            x = torch.linspace(-1, 1, products[0].in_features).sin()[None]
+            if torch.allclose(made(x), inner(x), rtol=1e-3, atol=1e-3 * float(made(x).abs().max())):
+                setattr(module, name, made)
 
 
 def _pack_children(module: nn.Module, prefix: str, source: Source) -> None:

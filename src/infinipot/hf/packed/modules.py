@@ -14,6 +14,7 @@ from infinipot.hf.packed.blocks import Blocks, slices, slowly_unpacked
 from infinipot.hf.packed.ggml import Ggml, Graph
 
 FEW = 16  # tokens up to which ggml's kernels are the faster ones
+PIECE = 1024  # tokens whose wide activations exist at a time
 LIKELY = 64  # next tokens whose logits are computed in float32
 
 
@@ -92,6 +93,49 @@ class PackedEmbedding(nn.Module):
         """Rows [..., in] of ids [...]."""
         rows = self.blocks.rows(ids.reshape(-1)).view(*ids.shape, -1)
         return rows if self.scale is None else rows * self.scale
+
+
+class PackedMlp(nn.Module):
+    """Stands for a gated feed-forward module whose activation is SiLU: for few tokens one graph.
+
+    `inner`, the module itself, is the obvious twin. Many tokens go in pieces, with what is wide used again
+    in place: otherwise it would be the largest thing in memory beside the weights.
+    """
+
+    def __init__(self, inner: nn.Module, gate: Blocks, up: Blocks, down: Blocks) -> None:
+        super().__init__()
+        self.inner, self.weights = inner, (gate, up, down)
+        self._graphs: dict[int, tuple[Graph, Tensor, Tensor]] = {}
+
+    def forward(self, x: Tensor) -> Tensor:
+        """As the plain module; valid until the next call."""
+        rows, kernels = x.shape[:-1].numel(), ggml.find()
+        if rows > FEW:
+            return torch.cat([self._many(part) for part in torch.split(x, PIECE, dim=-2)], dim=-2)
+        if isinstance(kernels, str) or rows not in (1, 2, 4, 8, FEW):
+            return self.inner(x)  # type: ignore[no-any-return]  # torch types a module's result so
+        with kernels.lock:
+            if rows not in self._graphs:
+                self._graphs[rows] = self._graph(rows, kernels)
+            graph, given, out = self._graphs[rows]
+            given.copy_(x.view(rows, -1))
+            graph.run()
+        return out.view(*x.shape[:-1], -1)
+
+    def _many(self, x: Tensor) -> Tensor:
+        gate, up, down = self.weights
+        wide = F.silu(exactly(x, gate), inplace=True).mul_(exactly(x, up))
+        return exactly(wide, down)
+
+    def _graph(self, rows: int, kernels: Ggml) -> tuple[Graph, Tensor, Tensor]:
+        graph, given = Graph(kernels), torch.zeros(rows, self.weights[0].width)
+        gate, up, down = (graph.tensor(one.kind, one.shape, one.data) for one in self.weights)
+        wide = [torch.empty(rows, self.weights[0].shape[0]) for _ in range(4)]
+        out, x = torch.empty(rows, self.weights[2].shape[0]), graph.input(given)
+        bent = graph.apply("ggml_silu", graph.apply("ggml_mul_mat", gate, x, out=wide[0]), out=wide[1])
+        gated = graph.apply("ggml_mul", bent, graph.apply("ggml_mul_mat", up, x, out=wide[2]), out=wide[3])
+        graph.apply("ggml_mul_mat", down, gated, out=out)
+        return graph, given, out
 
 
 class PackedNorm(nn.Module):

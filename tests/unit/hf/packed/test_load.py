@@ -13,11 +13,11 @@ from infinipot.engine import open_engine
 from infinipot.errors import ConfigError, InfiniPotError, ModelError
 from infinipot.hf.gguf import described, load_gguf
 from infinipot.hf.loading import load
-from infinipot.hf.packed import choice, ggml, hub
+from infinipot.hf.packed import choice, ggml, hub, modules
 from infinipot.hf.packed.blocks import packed
 from infinipot.hf.packed.blocks import unpacked as unpack
 from infinipot.hf.packed.gguf_file import Index, Weights
-from infinipot.hf.packed.modules import PackedEmbedding, PackedHead, PackedLinear
+from infinipot.hf.packed.modules import PackedEmbedding, PackedHead, PackedLinear, PackedMlp, PackedNorm
 from infinipot.models import memory
 from infinipot.reading.sampling import Generation
 from infinipot.recipes.recipe import Recipe
@@ -55,6 +55,12 @@ def test_packed_weights_compute_what_full_ones_do(quantised: Path) -> None:
     layer = loaded.model.model.layers[0]
     assert isinstance(layer.self_attn.q_proj, PackedLinear)
     assert isinstance(loaded.model.lm_head, PackedHead)
+    assert isinstance(layer.mlp, PackedMlp)  # one graph for few tokens
+    assert isinstance(layer.input_layernorm, PackedNorm)
+    for count in (1, 3, modules.PIECE + 40):
+        x = torch.randn(1, count, 32)
+        with torch.no_grad():
+            assert torch.allclose(layer.mlp(x), layer.mlp.inner(x), atol=1e-4)
     assert isinstance(loaded.model.get_input_embeddings(), PackedEmbedding)
     theirs, _ = unpacked(quantised)
     for count, most in ((40, 1e-5), (4, 0.05)):  # many tokens are exact, few are rounded
@@ -94,7 +100,7 @@ def test_a_folder_is_rounded_while_it_is_loaded(weights: str, quantised: Path, t
     for part in (theirs, tokenizer):
         part.save_pretrained(tmp_path / "folder")
     loaded = load(str(tmp_path / "folder"), device="cpu", weights=weights)
-    assert isinstance(loaded.model.model.layers[1].mlp.down_proj, PackedLinear)
+    assert isinstance(loaded.model.model.layers[1].mlp.inner.down_proj, PackedLinear)
     kind = hub.NARROW if weights == "int4" else choice.BITS[weights]  # 32 columns are too few for Q4_K
     for weight in theirs.parameters():
         if weight.ndim == 2:
@@ -109,7 +115,7 @@ def test_a_folder_is_rounded_while_it_is_loaded(weights: str, quantised: Path, t
 def test_floats_of_a_gguf_are_rounded_if_that_is_asked(tiny_gguf: Path, home: Path) -> None:
     assert not load(str(tiny_gguf), device="cpu", weights="auto").choice.packed
     loaded = load(str(tiny_gguf), device="cpu", weights="int8")
-    assert isinstance(loaded.model.model.layers[1].mlp.down_proj, PackedLinear)
+    assert isinstance(loaded.model.model.layers[1].mlp.inner.down_proj, PackedLinear)
 
 
 def test_weights_that_cannot_be_held_are_refused_or_unpacked(monkeypatch: pytest.MonkeyPatch) -> None:
