@@ -8,7 +8,7 @@ from infinipot.errors import ConfigError
 from infinipot.hf.loading import choose_device
 from infinipot.hf.loading import load as load_weights
 from infinipot.hf.model import HFModel
-from infinipot.hf.speed.prepare import prepare, resolve, use_threads
+from infinipot.hf.speed.prepare import MIXED, prepare, resolve, use_threads
 from infinipot.hf.tokenizer import HFTokenizer
 from infinipot.models.cache import Pull
 from infinipot.models.catalog import DEFAULT_MODEL
@@ -61,6 +61,8 @@ def open_engine(
     """
     kind, mixed = resolve(dtype, choose_device(device))
     use_threads(threads)
+    if dtype == MIXED and weights == "auto":  # asked for: products in bfloat16 are of unpacked weights
+        weights = "full"
     loaded = load_weights(name, device, kind, on_pull, weights)
     ends = loaded.model.generation_config.eos_token_id
     tokenizer = HFTokenizer(loaded.tokenizer, add_bos=loaded.add_bos, eos_ids=ends)
