@@ -61,8 +61,7 @@ def open_engine(
     """
     kind, mixed = resolve(dtype, choose_device(device))
     use_threads(threads)
-    if dtype == MIXED and weights == "auto":  # asked for: products in bfloat16 are of unpacked weights
-        weights = "full"
+    weights = "full" if (dtype, weights) == (MIXED, "auto") else weights  # bfloat16 is for unpacked ones
     loaded = load_weights(name, device, kind, on_pull, weights)
     ends = loaded.model.generation_config.eos_token_id
     tokenizer = HFTokenizer(loaded.tokenizer, add_bos=loaded.add_bos, eos_ids=ends)

@@ -42,7 +42,8 @@ export class Status {
     put("status-capacity", `${count(state.capacity)} entries`);
     put("status-slots", `${state.slots_busy} of ${state.slots.length} busy`);
     put("status-queue", state.queued ? `${count(state.queued)} waiting` : "empty");
-    put("status-memory", `${bytes(state.memory_bytes)} of ${bytes(state.memory_bound_bytes)}`);
+    const most = state.memory_bound_bytes; // 0 until the server has warmed up
+    put("status-memory", bytes(state.memory_bytes) + (most ? ` of ${bytes(most)}` : ""));
     const part = Math.round((100 * state.memory_bytes) / (state.memory_bound_bytes || Infinity));
     by("status-meter").setAttribute("aria-valuenow", String(part));
     by("status-meter").style.setProperty("--part", `${part}%`);
