@@ -86,7 +86,7 @@ class EventStream(EventSourceResponse):
                 for one in self._render(event, index):
                     yield one
                 found = await anext(self._events, None)
-        except Exception as error:
+        except Exception as error:  # a stream that has begun can only end with one line
             if not isinstance(error, InfiniPotError):
                 errors.log.error("a stream failed", exc_info=error)
             yield sent(errors.body(errors.refusal(error)), self._error)

@@ -59,7 +59,7 @@ class Page(Markup):
         out, self._out = self._out, []
         return iter(out)
 
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:  # noqa: ARG002
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:  # noqa: ARG002  the library's
         """Open an element."""
         if tag in _UNSHOWN:
             self._hidden.append(tag)
@@ -101,7 +101,7 @@ class Page(Markup):
             self._out += self._sections.paragraph(text if not end or self._kept else text.strip(" \n"), end)
 
 
-def convert(stream: BinaryIO, name: str, outline: Outline | None = None) -> Iterator[str]:  # noqa: ARG001
+def convert(stream: BinaryIO, name: str, outline: Outline | None = None) -> Iterator[str]:  # noqa: ARG001  as all converters
     """Yield the text of a page, a section at each heading."""
     head = stream.read(BLOCK)
     decoder, page = codecs.getincrementaldecoder(charset(head))("replace"), Page(outline)
