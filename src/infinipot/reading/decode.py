@@ -4,23 +4,43 @@ Where shapes are fixed the next step is already on its way when the host learns 
 waits for the host, and what was computed for a sequence that stopped is simply not counted.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from collections.abc import Sequence as Several
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager
 from weakref import WeakKeyDictionary
 
 import torch
 from torch import Tensor
 
+from infinipot.common.out_of_memory import out_of_memory
 from infinipot.core.cuda.graphs import Graphs
+from infinipot.core.pot import Pot
 from infinipot.core.rows import FixedRows, Rows
 from infinipot.core.scores import surprise
+from infinipot.reading.choice import Choice, logits_of
 from infinipot.reading.model import Model
-from infinipot.reading.sampling import sample
 from infinipot.reading.sequence import Sequence
 
 Written = tuple[Tensor, Tensor, Tensor | None]  # a token's hidden state, the next logits, the token's novelty
 GRAPHS: WeakKeyDictionary[Model, Graphs] = WeakKeyDictionary()  # of decoding, for all pots of a model
+_COLUMNS: WeakKeyDictionary[Pot, tuple[tuple[int, int, int], Tensor]] = WeakKeyDictionary()  # addresses
+
+
+class SequenceError(Exception):
+    """What went wrong, its cause, went wrong for one sequence alone: without it the others can go on."""
+
+    def __init__(self, sequence: Sequence) -> None:
+        super().__init__("one sequence of a batch failed")
+        self.sequence = sequence
+
+
+@contextmanager
+def _for(sequence: Sequence) -> Iterator[None]:
+    """Name the sequence that something was done for."""
+    try:
+        yield
+    except Exception as error:
+        raise SequenceError(sequence) from error
 
 
 def decode_capture_failure(model: Model) -> str:
@@ -47,14 +67,15 @@ class StepGroup:
 
     def _state(self) -> Tensor:
         """See `FixedRows`; padded to a power of two, so that few graphs serve every number of sequences."""
-        columns = [
-            [0, pot.fill + one.session.uncounted.count, pot.position - pot.fill, *FixedRows.addresses(pot)]
+        padding = (1 << (len(self.pots) - 1).bit_length()) - len(self.pots) if self.by_address else 0
+        numbers = [
+            (0, pot.fill + one.session.uncounted.count, pot.position - pot.fill)
             for pot, one in zip(self.pots, self.sequences, strict=True)
         ]
-        if self.by_address:
-            wanted = 1 << (len(columns) - 1).bit_length()
-            columns += [[0, self.slots, 0, *columns[0][3:]]] * (wanted - len(columns))
-        state = torch.tensor(columns).T.contiguous()
+        numbers += [(0, self.slots, 0)] * padding
+        columns = [_addresses(pot) for pot in self.pots]
+        columns += columns[:1] * padding
+        state = torch.cat((torch.tensor(numbers).T, torch.stack(columns, dim=1)))
         device = self.pots[0].pot_layers[0].keys.device
         return state.pin_memory().to(device, non_blocking=True) if device.type == "cuda" else state
 
@@ -63,7 +84,7 @@ class StepGroup:
         """Write a token [N] each; return what came of it for each sequence."""
         novelty = None
         if any(sequence.needs_novelty for sequence in self.sequences):
-            novelty = surprise(_logits(self.sequences), tokens)
+            novelty = surprise(logits_of(self.sequences), tokens)
         hidden, logits = self._fixed(tokens) if self.at_fixed_shapes else self._plain(tokens)
         parts = [slice(row, row + 1) for row in range(len(self.sequences))]
         return [(hidden[part], logits[part], None if novelty is None else novelty[part]) for part in parts]
@@ -71,7 +92,8 @@ class StepGroup:
     def _plain(self, tokens: Tensor) -> tuple[Tensor, Tensor]:
         with ExitStack() as stack:
             for sequence, pot in zip(self.sequences, self.pots, strict=True):
-                sequence.session.flush()
+                with _for(sequence):
+                    sequence.session.flush()
                 observing = not sequence.exhausts_pot or "last" in pot.needs
                 stack.enter_context(pot.writing(observing=observing))
             hidden = self.model.forward(tokens[:, None], Rows(self.pots))
@@ -118,41 +140,77 @@ class DecodeBatch:
             sequence.session.flush()
 
     def step(self) -> list[tuple[Sequence, int | None]]:
-        """Write the last tokens, and return the next of every sequence; None for one that has ended."""
+        """Write the last tokens, and return the next of every sequence; None for one that has ended.
+
+        A step that raised, for want of memory say, can be made again, without a sequence if need be: the
+        others say what they would have said.
+        """
         self._write()
         if not self.sequences:
             return []
-        self._tokens, self._ahead = _sampled(self.sequences), None
-        delivered = _delivery(self._tokens)
-        if all(one.left > 1 and one.at_fixed_shapes and not one.is_full for one in self.sequences):
-            if self._group is None or self._group.sequences != self.sequences:
-                self._group = StepGroup(self.sequences)
-            self._ahead = self._group.step(self._tokens)
+        chosen = Choice(self.sequences)
+        self._tokens = chosen.tokens
+        self._run_ahead()
         found: list[tuple[Sequence, int | None]] = []
-        for row, (one, token) in enumerate(zip(list(self.sequences), delivered(), strict=True)):
+        told = chosen.on_host()
+        for row, (one, (token, score)) in enumerate(zip(list(self.sequences), told, strict=True)):
             if token in one.stop_ids:
                 self.drop(one)
                 found.append((one, None))
                 continue
-            one.note(token)
+            one.note(token, score)
             one.left -= 1
             one.session.set_pending(token)
             self._unwritten[one] = (row, token)
             found.append((one, token))
         return found
 
+    def _run_ahead(self) -> None:
+        """Begin the next step at fixed shapes; a sequence whose last token this is takes part for nothing."""
+        every, self._ahead = self.sequences, None
+        if all(one.left <= 1 for one in every):
+            return
+        if any(one.is_full or not one.at_fixed_shapes for one in every):
+            return
+        if self._group is None or self._group.sequences != every:
+            self._group = StepGroup(every)
+        try:
+            self._ahead = self._group.step(self._tokens)
+        except Exception as error:
+            self._group = None
+            if not out_of_memory(error):
+                raise
+            # The tokens are chosen and can be told; the next step writes them, or says that it cannot.
+
     def _write(self) -> None:
         """Bring the last step's tokens into the pots; a sequence that may have no more tokens goes."""
         for one in [one for one in self._unwritten if not one.left]:
             self.drop(one)
-        going = [(row, one, token) for one, (row, token) in self._unwritten.items()]
-        self._unwritten = {}
         if self._ahead is not None:
-            for row, one, _ in going:
+            for one, (row, _) in self._unwritten.items():
                 one.take(*self._ahead[row], counted=False)
-        elif going:
+            self._unwritten, self._ahead = {}, None
+        elif self._unwritten:
             self._group = None
-            _advance(going, self._tokens)
+            self._advance()
+
+    def _advance(self) -> None:
+        """One token further without looking ahead: together where that can be, one by one where not."""
+        going = [(one, row, token) for one, (row, token) in self._unwritten.items()]
+        alone = [part for part in going if part[0].is_full]
+        rest = [part for part in going if not part[0].is_full]
+        if len(rest) == 1 and not rest[0][0].at_fixed_shapes:
+            alone, rest = alone + rest, []
+        for one, _, token in alone:
+            with _for(one):
+                one.advance(token)
+            del self._unwritten[one]
+        if rest:
+            group = StepGroup([one for one, _, _ in rest])
+            written = group.step(self._tokens[[row for _, row, _ in rest]])
+            for (one, _, _), found in zip(rest, written, strict=True):
+                one.take(*found, counted=not group.at_fixed_shapes)
+            self._unwritten = {}
 
     def close(self) -> None:
         """Let every sequence go."""
@@ -168,46 +226,17 @@ def decode(sequences: Several[Sequence]) -> Iterator[tuple[int, int]]:
             for one, token in batch.step():
                 if token is not None:
                     yield one.index, token
+    except SequenceError as failed:
+        raise failed.__cause__ or failed from None
     finally:
         batch.close()
 
 
-def _logits(sequences: Several[Sequence]) -> Tensor:
-    return sequences[0].logits if len(sequences) == 1 else torch.cat([one.logits for one in sequences])
-
-
-def _sampled(sequences: Several[Sequence]) -> Tensor:
-    """The next token of every sequence [N], on the device."""
-    if all(one.wanted.temperature == 0 for one in sequences):
-        rows = [one.allowed_logits() for one in sequences]
-        return sample(rows[0] if len(rows) == 1 else torch.cat(rows))
-    return torch.cat([one.sample() for one in sequences])
-
-
-def _delivery(tokens: Tensor) -> Callable[[], list[int]]:
-    """Send tokens on their way to the host; the function returned waits for them."""
-    if tokens.device.type != "cuda":
-        return tokens.tolist
-    host, arrived = tokens.to("cpu", non_blocking=True), torch.cuda.Event()  # type: ignore[no-untyped-call]
-    arrived.record()
-
-    def delivered() -> list[int]:
-        arrived.synchronize()
-        return host.tolist()
-
-    return delivered
-
-
-def _advance(going: list[tuple[int, Sequence, int]], tokens: Tensor) -> None:
-    """One token further without looking ahead: together where that can be, one by one where not."""
-    alone = [one for one in going if one[1].is_full]
-    rest = [one for one in going if not one[1].is_full]
-    if len(rest) == 1 and not rest[0][1].at_fixed_shapes:
-        alone, rest = alone + rest, []
-    for _, sequence, token in alone:
-        sequence.advance(token)
-    if rest:
-        group = StepGroup([sequence for _, sequence, _ in rest])
-        written = group.step(tokens[[row for row, _, _ in rest]])
-        for (_, sequence, _), found in zip(rest, written, strict=True):
-            sequence.take(*found, counted=not group.at_fixed_shapes)
+def _addresses(pot: Pot) -> Tensor:
+    """A pot's column of addresses; made once, as long as its layers stay where they are."""
+    layers = pot.pot_layers
+    now = layers[0].keys.data_ptr(), layers[-1].values.data_ptr(), layers[0].capacity
+    known = _COLUMNS.get(pot)
+    if known is None or known[0] != now:
+        known = _COLUMNS[pot] = now, torch.tensor(FixedRows.addresses(pot))
+    return known[1]

@@ -69,12 +69,16 @@ class Constraint:
         self.problem = ""  # why the grammar could not be followed to its end
 
     def masked(self, logits: Tensor) -> Tensor:
-        """Return the logits [1, V] with those of tokens that the grammar does not allow at minus infinity.
+        """Return the logits [1, V] with those of tokens that the grammar does not allow at minus infinity."""
+        return logits.masked_fill(~self.allowed(logits.shape[-1]).to(logits.device), -torch.inf)
+
+    def allowed(self, vocabulary: int) -> Tensor:
+        """Say which tokens [V] may come next, on the host.
 
         Raises nothing, since other answers are decoded in the same step; where no token is allowed, this
         answer ends.
         """
-        allowed = torch.zeros(logits.shape[-1], dtype=torch.bool)
+        allowed = torch.zeros(vocabulary, dtype=torch.bool)
         if not self._matcher.is_stopped():
             told = torch.frombuffer(bytearray(self._matcher.compute_logit_bias()), dtype=torch.uint8)
             allowed[: len(told)] = told[: len(allowed)].bool()
@@ -86,7 +90,7 @@ class Constraint:
                 self.problem or self._matcher.get_error() or "no token of the model goes on from here"
             )
             allowed[self._stops] = True
-        return logits.masked_fill(~allowed.to(logits.device), -torch.inf)
+        return allowed
 
     def take(self, token: int) -> None:
         """Go on after a token."""

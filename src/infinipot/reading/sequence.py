@@ -7,7 +7,7 @@ from torch import Tensor
 
 from infinipot.reading import room
 from infinipot.reading.grammar import Constraint
-from infinipot.reading.sampling import Generation, sample
+from infinipot.reading.sampling import Generation
 from infinipot.reading.session import PotSession
 
 
@@ -62,6 +62,7 @@ class Sequence:
         self.constraint = constraint
         self.score: TokenScore | None = None  # of the last token, if wanted
         self.source = wanted.generator(hidden.device)
+        self._noise: Tensor | None = None
         self.logits = session.model.logits(hidden[:, -1])  # [1, V] of the next token
         self.needs_novelty = "novelty" in session.needs and not exhausts_pot
 
@@ -75,23 +76,18 @@ class Sequence:
         """Say whether tokens may be written at fixed shapes, as captured graphs want."""
         return self.session.at_fixed_shapes(self.exhausts_pot)
 
-    def allowed_logits(self) -> Tensor:
-        """The logits [1, V] that the next token is chosen by."""
-        return self.logits if self.constraint is None else self.constraint.masked(self.logits)
+    def noise(self) -> Tensor:
+        """Noise [1, V] that the next token is drawn with: the same until `note`, if a step is made again."""
+        if self._noise is None:
+            made = torch.empty(self.logits.shape, dtype=torch.float32, device=self.logits.device)
+            self._noise = made.exponential_(1, generator=self.source)
+        return self._noise
 
-    def note(self, token: int) -> None:
-        """Take note of the next token, once the host knows it, while the logits are those it came from."""
+    def note(self, token: int, score: TokenScore | None = None) -> None:
+        """Take note of the next token, once the host knows it, with its score if one is wanted."""
         if self.constraint is not None:
             self.constraint.take(token)
-        if self.wanted.logprobs is not None:
-            shares = torch.log_softmax(self.logits[0].float(), -1)
-            values, tokens = shares.topk(min(self.wanted.logprobs, len(shares)))
-            likeliest = tuple(zip(tokens.tolist(), values.tolist(), strict=True))
-            self.score = TokenScore(token, float(shares[token]), likeliest)
-
-    def sample(self) -> Tensor:
-        """The next token [1], on the device."""
-        return sample(self.allowed_logits(), self.wanted.temperature, self.source, self.wanted.top_p)
+        self.score, self._noise = score, None
 
     def advance(self, token: int) -> None:
         """Write a token alone, distilling when that fills the pot."""
