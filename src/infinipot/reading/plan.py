@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 BLOCK = 2048  # most tokens in one forward: bounds activations when the pot is large
-LONG = 512  # tokens from which on a forward without distillation is worth a graph
+LONG = 256  # tokens from which on a forward without distillation is worth a graph
 CAPTURE_AFTER = 4  # times a plan is carried out before it is captured: capturing costs as much as a few
 RECENT = 64  # last slots that survive a distillation between texts and answers, so that both stay coherent
 

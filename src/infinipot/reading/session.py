@@ -23,6 +23,7 @@ from infinipot.reading.held_words import HeldWords
 from infinipot.reading.model import Model
 from infinipot.reading.plan import BLOCK, CAPTURE_AFTER, RECENT, CyclePlan
 from infinipot.reading.recording import Recording
+from infinipot.reading.stage import Stage
 from infinipot.reading.state import HeadAndTail, ReaderState
 
 
@@ -52,6 +53,7 @@ class PotSession:
         # Why nothing is captured; empty where it is.
         self.capture_obstacle = model.obstacle or cycle_obstacle(self.pot, model.device)
         self.graphs = None if self.capture_obstacle else Graphs(self.pot)
+        self.stage: Stage | None = None  # set where many sessions share what is captured
         self.decodes_captured = not (model.obstacle or decode_obstacle(self.pot, model.device))
         self._pace: torch.cuda.Event | None = None  # when the last forward but one is done
 
@@ -155,11 +157,10 @@ class PotSession:
         plan = self._plan(len(tokens), distil, recent, budget or self.config.kept, scored)
         ids = self._ids([*tokens, *(self.catalyst if distil else [])])
         inputs = [ids] if self.state.last_hidden is None else [ids, self.state.last_hidden]
-        compute = partial(self._run, plan)
         if self.graphs is not None and self.recording is None and plan.repeats(self.config.kept):
-            hidden: Tensor = self.graphs.run(plan, inputs, compute, often=self.capture_after)
+            hidden = self.stage.run(self.pot, plan, inputs) if self.stage else self.repeat(plan, inputs)
         else:
-            hidden = compute(*inputs)
+            hidden = self._run(plan, *inputs)
         if tokens:
             self.state.pending, self.state.last_hidden = [], hidden.clone()
             self.held_words.add(tokens, self.pot)
@@ -167,6 +168,13 @@ class PotSession:
             self.state.has_undistilled = False
             self.state.tail_was_filled = plan.budget > self.config.kept
         return hidden
+
+    def repeat(self, plan: CyclePlan, inputs: list[Tensor]) -> Tensor:
+        """Carry out a plan that comes again and again: captured before long, then replayed."""
+        compute = partial(self._run, plan)
+        if self.graphs is None:
+            return compute(*inputs)
+        return self.graphs.run(plan, inputs, compute, often=self.capture_after)  # type: ignore[no-any-return]
 
     def _plan(self, tokens: int, distil: bool, recent: int, budget: int, scored: bool) -> CyclePlan:
         """Plan one forward of so many tokens from where the pot is now."""

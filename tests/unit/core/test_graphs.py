@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import copy
+import threading
+import time
 from dataclasses import replace
 from functools import cache
 
@@ -11,11 +13,13 @@ import torch
 
 from families import build
 from infinipot.core.attention import LogitSpec, attend, attend_fixed
+from infinipot.core.cuda.capturing import apart_from_capture, to_host, unless_capturing
 from infinipot.core.cuda.dispatch import _OrPlain, fused
 from infinipot.core.cuda.graphs import MOST, Graphs, cycle_obstacle
 from infinipot.hf.model import HFModel
 from infinipot.reading.reader import Reader
 from infinipot.reading.sampling import Generation
+from infinipot.reading.stage import Stage
 from infinipot.recipes.recipe import Recipe
 from infinipot.testing.model import ToyModel
 from infinipot.testing.tokenizer import ByteTokenizer
@@ -253,3 +257,95 @@ def test_what_cannot_be_compiled_runs_unfused() -> None:
         assert either(torch.ones(1)) == 2
     assert either(torch.ones(1)) == 2  # quietly from now on
     assert fused(double, torch.device("cpu")) is double
+
+
+def test_many_pots_cycles_are_captured_once_on_a_stage() -> None:
+    """Two texts read in turns, both through one stage, leave the pots that each leaves alone."""
+    engine = ToyModel()
+    (plain, first), (twin, second) = pair(engine), pair(engine)
+    shown = pair(engine)[1].session
+    shown.graphs, shown.capture_after = Replays(shown.pot), 1
+    for one in (first, second):
+        one.session.stage = Stage(shown)
+    texts = [TEXT * 12, "Pack my box with five dozen liquor jugs. " * 11]
+    plain.read(texts[0])
+    twin.read(texts[1])
+    turns = [first.reading(texts[0]), second.reading(texts[1])]
+    while turns:
+        turns = [turn for turn in turns if next(turn, None) is not None]
+    same_pots(plain, first)
+    same_pots(twin, second)
+    assert shown.graphs.captured
+    assert not first.session.graphs.captured
+    assert not second.session.graphs.captured
+    assert list(first.generate([65], Generation(9))) == list(plain.generate([65], Generation(9)))
+
+
+def test_a_cycle_that_fails_on_the_stage_leaves_the_pot_as_it_was() -> None:
+    engine = ToyModel()
+    plain, staged = pair(engine)
+    staged.session.stage = Stage(pair(engine)[1].session)
+    for one in (plain, staged):
+        one.read(TEXT * 6)
+    forward = engine.forward
+
+    def full(tokens: torch.Tensor, pot: object) -> torch.Tensor:
+        raise torch.cuda.OutOfMemoryError("CUDA out of memory")
+
+    engine.forward = full
+    with pytest.raises(torch.cuda.OutOfMemoryError):
+        staged.session.write([65] * (staged.session.space), distil=True)
+    engine.forward = forward
+    same_pots(plain, staged)
+
+
+class NoMemory(Graphs):
+    """Captures as soon as there is memory for it."""
+
+    def capture_graph(self, compute):
+        try:
+            raise torch.cuda.OutOfMemoryError("CUDA out of memory")
+        finally:
+            raise RuntimeError("capture was invalidated")
+
+
+def test_no_memory_for_a_capture_is_no_reason_never_to_capture() -> None:
+    plain, static = pair(ToyModel())
+    static.session.capture_after = 1
+    static.session.graphs = NoMemory(static.pot)
+    for one in (plain, static):
+        one.read(TEXT * 9)
+    assert static.session.graphs.capture
+    assert static.session.graphs.reason == ""
+    same_pots(plain, static)
+
+
+def test_graphs_have_room_for_as_many_as_is_said() -> None:
+    reader = pair(ToyModel())[1]
+    graphs = Replays(reader.pot, most=2)
+    for count in range(5):
+        for _ in range(2):
+            graphs.run(count, [torch.ones(1)], lambda given, count=count: given * count)
+    assert list(graphs.captured) == [3, 4]
+
+
+def test_other_threads_wait_for_a_capture_or_do_without() -> None:
+    seen: list[bool | str] = []
+
+    def another(name: str) -> None:
+        with unless_capturing() as free:
+            seen.append(free)
+        with apart_from_capture():
+            seen.append(name)
+
+    with apart_from_capture():
+        thread = threading.Thread(target=another, args=("after",))
+        thread.start()
+        time.sleep(0.05)
+        seen.append("captured")
+        with unless_capturing() as free:  # the thread that captures may look
+            assert free
+    thread.join(5)
+    assert seen == [False, "captured", "after"]
+    tensors = {"a": torch.ones(2)}
+    assert to_host(tensors)["a"] is tensors["a"]

@@ -14,6 +14,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from infinipot.common.out_of_memory import out_of_memory
+from infinipot.core.cuda.capturing import MODE, apart_from_capture
 from infinipot.core.pot import Counters, Pot
 from infinipot.core.pot_layer import PotLayer
 
@@ -59,8 +61,8 @@ class Captured:
 class Graphs:
     """Graphs of one pot, or of none. A key names a computation, captured when it comes again and again."""
 
-    def __init__(self, pot: Pot | None = None, capture: bool = True) -> None:
-        self.pot, self.capture = pot, capture
+    def __init__(self, pot: Pot | None = None, capture: bool = True, most: int = MOST) -> None:
+        self.pot, self.capture, self.most = pot, capture, most
         self.reason = ""  # why nothing is captured any more
         self.captured: dict[Hashable, Captured] = {}
         self._seen: Counter[Hashable] = Counter()
@@ -98,7 +100,7 @@ class Graphs:
 
     def _record(self, key: Hashable, inputs: list[Tensor], compute: Callable[..., Any]) -> Any:
         """Capture (which computes nothing yet), then replay; the graph unused for longest makes room."""
-        if len(self.captured) >= MOST:
+        if len(self.captured) >= self.most:
             oldest = next(iter(self.captured))
             del self.captured[oldest], self._seen[oldest]
         buffers = [given.clone() for given in inputs]
@@ -106,8 +108,11 @@ class Graphs:
         try:
             graph, out = self.capture_graph(lambda: compute(*buffers))
         except RuntimeError as error:  # a model that asks the host on the way cannot be captured
-            self.capture, self.reason = False, str(error).splitlines()[0]
-            warnings.warn(f"not captured, so slower: {self.reason}", stacklevel=2)
+            if out_of_memory(error) or out_of_memory(error.__context__):
+                self._seen[key] = 0  # there may be memory another time
+            else:
+                self.capture, self.reason = False, str(error).splitlines()[0]
+                warnings.warn(f"not captured, so slower: {self.reason}", stacklevel=2)
             if self.pot and before:  # nothing was computed
                 self.pot.set_counters(before)
             return compute(*inputs)
@@ -118,9 +123,10 @@ class Graphs:
     def capture_graph(self, compute: Callable[[], Any]) -> tuple[torch.cuda.CUDAGraph, Any]:
         """Return a graph of the computation, and the tensors its replay writes."""
         graph = torch.cuda.CUDAGraph()
-        torch.cuda.synchronize()
-        torch.cuda.empty_cache()  # what the same computation took uncaptured: the graph has memory of its own
-        with torch.cuda.graph(graph, pool=self._pool):
-            out = compute()
+        with apart_from_capture():
+            torch.cuda.synchronize()
+            torch.cuda.empty_cache()  # what was taken uncaptured: the graph has memory of its own
+            with torch.cuda.graph(graph, pool=self._pool, capture_error_mode=MODE):
+                out = compute()
         self._pool = self._pool or graph.pool()
         return graph, out

@@ -37,13 +37,18 @@ def fuse(decoder: nn.Module, kinds: tuple[str, ...] = FUSED) -> int:
     torch's own `Module.compile`; layers of one shape share one compilation. Our attention stays outside.
     """
     join(decoder)
-    # private: torch.compiler has no public word for these two
-    torch._dynamo.config.recompile_limit = max(64, torch._dynamo.config.recompile_limit)  # a few shapes each
-    torch._dynamo.config.allow_unspec_int_on_nn_module = True  # else every layer index compiles anew
+    allow_recompiling()
     found = [module for module in decoder.modules() if type(module).__name__.endswith(kinds)]
     for module in found:
         module.compile()  # not dynamic=False: a layer's index would be static too, and every layer compiled
     return len(found)
+
+
+def allow_recompiling() -> None:
+    """Let compiled layers meet a few shapes each; torch keeps this by thread, so each thread says it."""
+    # private: torch.compiler has no public word for these two
+    torch._dynamo.config.recompile_limit = max(64, torch._dynamo.config.recompile_limit)
+    torch._dynamo.config.allow_unspec_int_on_nn_module = True  # else every layer index compiles anew
 
 
 def use_threads(count: int | None) -> None:
