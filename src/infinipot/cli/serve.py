@@ -33,6 +33,6 @@ def run_server(settings: Settings, given: Given) -> None:
         log.warning("WARNING: %s", worded(warning))
     recipe = Recipe.named(settings.recipe, capacity=settings.capacity, recall=settings.recall)
     taken, store = listen(settings), open_store(settings.store)
-    engine = g.open_engine(given)
+    engine = g.open_engine(given, fused=True)
     served = replace(recipe, format=settings.format or engine.dialogue_format)
     serve(build_app(settings, engine, served, store), taken)

@@ -3,6 +3,7 @@
 import asyncio
 import logging
 import socket
+import sys
 from concurrent.futures import ThreadPoolExecutor
 from types import FrameType
 
@@ -25,6 +26,8 @@ log = logging.getLogger("infinipot.server")
 HEADERS_S = 30.0  # time to send them
 LINGER_S = 2.0  # time to take the answer to a request whose body is not waited for
 SIZES = "%d slots and %d conversations of %d entries: %.2f GB of pots, at most %.2f GB in all"
+ROOM = "the card has room for %d more such pots; torch is refused what is above the bound"
+SWITCH_S = 2e-4  # the model's thread lets others in at every operation, and must not wait 5 ms after each
 THREADS = 32  # for what waits for a disk; by default there are few where cores are
 
 
@@ -53,6 +56,7 @@ def build_app(
 def serve(app: FastAPI, taken: socket.socket) -> None:
     """Serve until told to stop; raise what kept the scheduler from starting."""
     AppStatus.enable_automatic_graceful_drain = False  # streams end when their answers do
+    sys.setswitchinterval(SWITCH_S)
     service: Service = app.state.service
     host, port = taken.getsockname()[:2]
     config = uvicorn.Config(
@@ -106,6 +110,8 @@ class Server(uvicorn.Server):
             pots, bound = (state[name] / 1e9 for name in ("pots_bytes", "memory_bound_bytes"))
             log.info("%s is ready at %s", self._service.model, self._address)
             log.info(SIZES, settings.slots, settings.conversations, state["capacity"], pots, bound)
+            if (room := self._service.scheduler.memory.room()) is not None:
+                log.info(ROOM, room)
         return await super().on_tick(counter)
 
     async def _drain(self) -> None:

@@ -24,8 +24,9 @@ GUESSED = f"a key of {{}} characters can be guessed: use {LEAST_KEY} or more, as
 OPEN = "ANYONE who can reach {} can use this server and its pots: give `api_key`, or leave out `host`"
 POTS, ACCESS, BOUNDS = "Pots", "Who may come", "Bounds"
 RECALL = replace(SIZES["recall"], group=POTS, least=0, metavar="TOKENS", words=())
-_CHUNK = "Tokens read between two tokens of others: fewer for answers that wait less, more to read faster."
-READ_CHUNK = Option("", int, None, _CHUNK, POTS, least=16, shown="256 on a CPU, 2048 on a GPU")
+_SLOWER = "How many times as long tokens of answers may take while texts are read: more reads faster."
+_CHUNK = "Tokens read between two tokens of others, always so many; without it as `slowdown` allows."
+READ_CHUNK = Option("", int, None, _CHUNK, POTS, least=16, shown="what slowdown allows")
 _ORIGIN = "Page that may ask from a browser, such as https://app.example; repeat it, or use commas."
 ORIGIN = Option("", str, None, _ORIGIN, ACCESS, many=True, metavar="ORIGIN")
 TEMPORARY = Path(tempfile.gettempdir())
@@ -112,6 +113,7 @@ class Settings:
     slots: int = _set(2, POTS, "Requests served at the same time.", least=1)
     conversations: int = _set(2, POTS, "Conversations kept for their next turn, beside the slots.", least=0)
     queue: int = _set(32, POTS, "Requests that may wait; more get 429.", least=0)
+    slowdown: float = _set(2.5, POTS, _SLOWER, least=1.1)
     read_chunk: int | None = field(default=None, metadata={"option": READ_CHUNK})
     store: str | None = _set(None, POTS, "Folder or fsspec address of kept pots.", shown="your own")
     device: str = _set("auto", POTS, DEVICE.help)

@@ -16,7 +16,18 @@ from infinipot.errors import InputError, StoreError
 from infinipot.reading.sampling import Generation
 from infinipot.recipes.recipe import Recipe
 from infinipot.server.http.metrics import Metrics, RequestMetrics
-from infinipot.server.scheduler.requests import ChatRequest, CompletionRequest, FaultError, Message, Reading
+from infinipot.server.scheduler.requests import (
+    Answered,
+    ChatRequest,
+    CompletionRequest,
+    FaultError,
+    Message,
+    Piece,
+    Queued,
+    Reading,
+    RequestHandle,
+    Scored,
+)
 from infinipot.server.scheduler.scheduler import Scheduler
 from infinipot.server.settings import Settings
 from infinipot.store import open_store
@@ -193,5 +204,33 @@ def test_what_a_pot_held_before_an_append_is_not_counted_again(tmp_path: Path) -
                     assert event.cached == len(LONG)
                     counts.see(event)
             assert metrics.registry.get_sample_value("infinipot_tokens_read_total") == 122
+
+    go(work)
+
+
+def test_pieces_that_a_slow_listener_missed_come_as_one_and_nothing_else_does() -> None:
+    async def work() -> None:
+        handle = RequestHandle(chat("x"))
+        end = Answered("stop", 1, 0, 4)
+        for event in (
+            Piece("a", (Scored("a", -1.0),)),
+            Piece("b"),
+            Queued(1, 0.0),
+            Piece("c"),
+            Piece("d"),
+            end,
+        ):
+            handle.put(event)
+        await asyncio.sleep(0)
+        found = [event async for event in handle]
+        assert found == [Piece("ab", (Scored("a", -1.0),)), Queued(1, 0.0), Piece("cd"), end]
+        handle = RequestHandle(chat("x"))
+        handle.put(Piece("a"))
+        handle.put(FaultError("no"))
+        await asyncio.sleep(0)
+        heard = aiter(handle)
+        assert await anext(heard) == Piece("a")
+        with pytest.raises(FaultError):
+            await anext(heard)
 
     go(work)

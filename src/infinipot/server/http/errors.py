@@ -12,7 +12,7 @@ from starlette.exceptions import HTTPException
 from starlette.responses import Response
 
 from infinipot.errors import InfiniPotError, StoreError
-from infinipot.server.scheduler.requests import BusyError, FaultError
+from infinipot.server.scheduler.requests import BusyError, FaultError, MemoryFaultError
 from infinipot.server.settings import OPTIONS
 
 log = logging.getLogger("infinipot.server")
@@ -53,6 +53,8 @@ def refusal(error: Exception) -> ApiError:
         case BusyError():
             status, code = (503, "closing") if error.closing else (429, "busy")
             return ApiError(status, str(error), code=code, retry_s=error.retry_after)
+        case MemoryFaultError():
+            return ApiError(503, str(error), code="out_of_memory", retry_s=5)
         case FaultError():
             return ApiError(503, str(error), code="fault", retry_s=1)
         case StoreError():  # without where the pot lies on the server

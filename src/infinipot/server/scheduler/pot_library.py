@@ -5,6 +5,7 @@ from contextlib import ExitStack
 
 import torch
 
+from infinipot.core.cuda.capturing import apart_from_capture, to_host
 from infinipot.core.state import State
 from infinipot.engine import Engine
 from infinipot.errors import StoreError
@@ -12,8 +13,8 @@ from infinipot.reading.held_words import Word, words_of
 from infinipot.reading.reader import Reader
 from infinipot.recall.archive import Archive
 from infinipot.recipes.recipe import Recipe
+from infinipot.server.scheduler.memory_bound import MemoryBound
 from infinipot.server.scheduler.requests import ReadIntoPot
-from infinipot.server.scheduler.slots import MemoryBound
 from infinipot.server.settings import PUBLIC
 from infinipot.store import Card, PotStore, match
 
@@ -91,4 +92,7 @@ class PotLibrary:
         if reader.archive is not None and reader.archive.problem:
             log.warning("%s: nothing of that pot will be recalled", reader.archive.problem)
         replace = request.replace or request.append
-        return self.store.save(request.name, reader.state(), card, replace, reader.archive)
+        with apart_from_capture():  # another thread than the model's
+            state = reader.state()
+            state = State(to_host(state.tensors), state.numbers)
+        return self.store.save(request.name, state, card, replace, reader.archive)

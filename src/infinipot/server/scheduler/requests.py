@@ -38,6 +38,10 @@ class FaultError(InfiniPotError):
     """The server's fault, not the caller's: out of memory, or an error of its own."""
 
 
+class MemoryFaultError(FaultError):
+    """Memory ran out for one request, which is ended; the others go on."""
+
+
 def error_for_caller(error: BaseException) -> Exception:
     """Return what a caller is told of an error; details of the server's own go to the log."""
     if isinstance(error, InfiniPotError):
@@ -46,7 +50,7 @@ def error_for_caller(error: BaseException) -> Exception:
         raise error
     if out_of_memory(error):
         log.error("out of memory: %s", (str(error).splitlines() or [""])[0])
-        return FaultError("out of memory while serving this request: send less, or try again later")
+        return MemoryFaultError("out of memory while serving this request: send less, or try again later")
     log.error("a request failed", exc_info=error)
     return FaultError("an error of the server's own while serving this request: see its log")
 
@@ -196,9 +200,14 @@ class RequestHandle:
             self.put(Queued(place, wait_s))
 
     async def __aiter__(self) -> AsyncIterator[Event]:
-        """Yield events up to the last; raise what went wrong."""
+        """Yield events up to the last; raise what went wrong. Pieces that a slow listener missed are one."""
+        after: Event | Exception | None = None
         while True:
-            event = await self._events.get()
+            event, after = after or await self._events.get(), None
+            while isinstance(event, Piece) and after is None and not self._events.empty():
+                after = self._events.get_nowait()
+                if isinstance(after, Piece):
+                    event, after = Piece(event.text + after.text, event.scored + after.scored), None
             if isinstance(event, Exception):
                 raise event
             yield event

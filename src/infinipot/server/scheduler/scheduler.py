@@ -10,26 +10,27 @@ from typing import Any
 
 from infinipot.engine import Engine
 from infinipot.errors import ConfigError, InfiniPotError
+from infinipot.hf.speed.prepare import allow_recompiling
 from infinipot.reading.catalyst import catalyst_text
-from infinipot.reading.decode import DecodeBatch
 from infinipot.reading.grammar import Grammar
 from infinipot.reading.held_words import Word
-from infinipot.reading.plan import BLOCK
-from infinipot.reading.sampling import Generation
 from infinipot.reading.sequence import Sequence
 from infinipot.recipes.recipe import Recipe
 from infinipot.server.scheduler import requests
 from infinipot.server.scheduler.admission import Admission
+from infinipot.server.scheduler.answers import Answers
 from infinipot.server.scheduler.handlers import Running
+from infinipot.server.scheduler.memory_bound import MemoryBound
+from infinipot.server.scheduler.pace import Pace
 from infinipot.server.scheduler.pot_library import PotLibrary, tenant_store
 from infinipot.server.scheduler.prompts import conversation_names
 from infinipot.server.scheduler.requests import BusyError, FaultError, RequestHandle, error_for_caller
-from infinipot.server.scheduler.slots import MemoryBound, Slots
+from infinipot.server.scheduler.slots import Slots
+from infinipot.server.scheduler.warm_up import set_stage, touch, warm_up
 from infinipot.server.settings import Settings
 from infinipot.store import PotStore
 
 log = logging.getLogger("infinipot.server")
-SMALL = 256  # tokens read at once on a CPU while others are served
 
 
 class Scheduler:
@@ -48,31 +49,28 @@ class Scheduler:
         self.failure = ""  # why the scheduler works no more; empty where it does
         self._admission = Admission(settings)
         self._running: list[Running] = []
-        self._batch = DecodeBatch()
+        self._answers = Answers(self.memory.release)
         self._libraries: dict[str, PotLibrary] = {}
         self._change = threading.Condition()
         self._disk = ThreadPoolExecutor(1, "pots")  # one thread, so that what it locks it can unlock
         self._thread = threading.Thread(target=self._run, name="scheduler", daemon=True)
         self._turns = itertools.count(1)
-        cpu = engine.model.device.type == "cpu"
-        self._read_chunk = min(BLOCK, settings.read_chunk or (SMALL if cpu else BLOCK))
+        self._pace = Pace(engine.model.device.type, settings.slowdown, settings.read_chunk)
 
     # For other threads --------------------------------------------------------
 
     def start(self) -> None:
         """Make every pot, measure what a whole cycle takes, and begin, unless told to stop meanwhile."""
         readers = [slot.reader for slot in self.slots.all]
+        allow_recompiling()
         try:  # before memory is measured, and before the first caller would wait for it
             self.check_grammar(Grammar.json())
         except InfiniPotError as error:
             log.warning("%s; everything else is served", error)
-        for reader in readers:
-            if self._closing:
-                return
-            reader.read("warm")
-            "".join(reader.answer("up", Generation(1)))
-            reader.clear()
-        self.memory.measure(readers, self.slots.at_once, lambda: self._closing)
+        self.memory.make_pots(readers, lambda reader: None if self._closing else touch(reader))
+        set_stage(readers, lambda: self.engine.reader(self.recipe))
+        at_once = self.slots.at_once
+        self.memory.measure(readers, at_once, lambda: warm_up(readers, at_once, lambda: self._closing))
         with self._change:
             if not self._closing:
                 self._thread.start()
@@ -92,6 +90,7 @@ class Scheduler:
         if self._thread.ident is not None:  # else it was told to stop before it had begun
             self._thread.join(timeout=10)
         self._disk.shutdown(wait=False, cancel_futures=True)
+        self.memory.unbound()
 
     def submit(self, request: requests.Request) -> RequestHandle:
         """Accept a request, or say why not: called from an event loop."""
@@ -159,6 +158,7 @@ class Scheduler:
     # The scheduler's own thread -------------------------------------------------
 
     def _run(self) -> None:
+        allow_recompiling()
         try:
             while self._wait():
                 self.step()
@@ -187,24 +187,31 @@ class Scheduler:
         """Begin requests that have a slot; read some, and make one token for all that answer."""
         self._drop_cancelled()
         self._admit()
-        self._set_blocks()
+        answering = len(self._answers)
+        chunk = self._pace.chunk(answering, len(self._running))
         for running in [one for one in self._running if one.waits is not None and one.waits.done()]:
             assert running.waits is not None
             result, running.waits = running.waits.result, None
             self._advance(running, result)
-        self._read()
+        read = self._read(chunk, bool(answering)) if chunk else 0
         self._decode()
+        self._pace.note(answering, read)
 
-    def _read(self) -> None:
-        """One forward pass for each request that reads; while others answer, in turns, a chunk in all."""
+    def _read(self, chunk: int, answering: bool) -> int:
+        """One forward pass for each request that reads; while others answer, in turns, a chunk in all.
+
+        Returns how many tokens were read.
+        """
         reading = [one for one in self._running if one.sequence is None and one.waits is None]
-        answering, left = bool(self._batch.sequences), self._read_chunk
+        read = 0
         for running in sorted(reading, key=lambda one: one.turn):
+            running.reader.session.block = chunk
             before, running.turn = running.reader.pot.tokens, next(self._turns)
             self._advance(running, lambda: None)
-            left -= max(1, running.reader.pot.tokens - before)
-            if answering and left <= 0:
-                return
+            read += max(1, running.reader.pot.tokens - before)
+            if answering and read >= chunk:
+                break
+        return read
 
     def _drop_cancelled(self) -> None:
         for running in [one for one in self._running if one.handle.cancelled and one.waits is None]:
@@ -241,46 +248,46 @@ class Scheduler:
         slot, known = self.slots.take(names)
         return Running(handle, slot, known, library, version, self.recipe.format, self.background)
 
-    def _set_blocks(self) -> None:
-        """Read in small parts where others are served too; a text that is alone is read as fast as can be."""
-        for running in self._running:
-            running.reader.session.block = self._read_chunk if len(self._running) > 1 else BLOCK
-
     def _advance(self, running: Running, given: Callable[[], Any]) -> None:
         """Take one step of a handler, with what it was waiting for."""
         try:
             wanted = running.steps.send(given())
         except StopIteration as last:
             self._end(running, last.value)
+            return
         except BaseException as error:
-            self._end(running, error_for_caller(error))
+            failure, wanted = error_for_caller(error), None
         else:
             if not isinstance(wanted, Sequence):
                 running.waits = wanted
             elif running.sequence is None:
                 running.sequence = wanted
-                self._batch.add(wanted)
+                self._answers.add(wanted)
+            return
+        self._end(running, failure)  # the error itself is gone, and with it what it held in memory
+        if isinstance(failure, requests.MemoryFaultError):
+            self.memory.release()
 
     def _decode(self) -> None:
         """Make one token for every request that answers."""
-        if not self._batch.sequences:
+        if not len(self._answers):
             return
         answering = {running.sequence: running for running in self._running if running.sequence}
-        try:
-            tokens = self._batch.step()
-        except BaseException as error:
-            self._batch = DecodeBatch()
-            for running in answering.values():
-                self._end(running, error_for_caller(error))
-            return
+        tokens, failed = self._answers.step()
+        for sequence, failure in failed:
+            self._end(answering[sequence], failure)
         for sequence, token in tokens:
             self._advance(answering[sequence], lambda token=token: token)  # type: ignore[misc]
 
     def _end(self, running: Running, last: requests.Event | Exception) -> None:
         """Give a request's slot back, then put its last event."""
         running.steps.close()
-        if running.sequence is not None:
-            self._batch.drop(running.sequence)
+        try:
+            if running.sequence is not None:
+                self._answers.drop(running.sequence)
+        except Exception as error:  # its pot is not what its caller has seen: it is not kept
+            log.warning("the pot of an answer is given up: %s", error_for_caller(error))
+            running.slot.release()
         if running.slot.busy:
             running.slot.release()
         self._running.remove(running)
