@@ -1,6 +1,7 @@
-"""What packed weights cost in exactness: the same text with a GGUF file's weights in full and in blocks.
+"""What fewer bits cost in exactness: a GGUF file's weights in full and in blocks, or pots of 16 and 8 bits.
 
     python benchmarks/bits_quality.py --model smollm2 --file book.txt --tokens 8192 --out bits.json
+    python benchmarks/bits_quality.py --pots --model smollm2 --file book.txt --tokens 16384 --out pots.json
 
 Reading: kept slots in common after all cycles. Answering: the next token and the Kullback-Leibler divergence
 of what follows, token by token as in an answer, on the same past, where inputs are rounded to 8 bits.
@@ -10,12 +11,17 @@ from __future__ import annotations
 
 import argparse
 import json
+import lzma
 import statistics
+import time
+from collections.abc import Iterable
 from pathlib import Path
+from typing import Any
 
 import torch
 
 from infinipot.engine import Engine, open_engine
+from infinipot.reading import room
 from infinipot.recipes.recipe import Recipe
 from infinipot.text.files import read_text
 from mixed import kept
@@ -31,6 +37,37 @@ def answering(engine: Engine, ids: list[int], past: int, count: int) -> torch.Te
         hidden = reader.session.write([token], scored=False)
         found.append(engine.model.logits(hidden)[0, 0].float().log_softmax(-1).clone())
     return torch.stack(found)
+
+
+def going_on(engine: Engine, ids: list[int], args: argparse.Namespace, bits: int) -> dict[str, Any]:
+    """What a pot of so many bits holds before a text's end, and what it expects of each token there."""
+    recipe = Recipe.named(capacity=args.capacity, format=engine.format, pot_bits=bits, tail="distil")
+    reader, end = engine.reader(recipe), len(ids) - args.answer * args.answers
+    started = time.perf_counter()
+    for _ in reader.reading_tokens([ids[:end]]):
+        pass
+    seconds = time.perf_counter() - started
+    room.before_question(reader.session, 0, 0)  # as before an answer: distilled once more
+    layers = reader.pot.pot_layers
+    slots = [{*head.tolist()} for layer in layers for head in layer.source[0, :, : layer.fill]]
+    found, left = [], reader.session.config.capacity - len(reader.session.catalyst) - reader.pot.fill
+    for token in ids[end : end + min(args.answer * args.answers, left - 1)]:
+        hidden = reader.session.write([token])
+        found.append(engine.model.logits(hidden)[0, 0].float().log_softmax(-1).clone())
+    told = {"pot_bytes": reader.pot.nbytes, "cycles": reader.pot.cycles, "reading_s": round(seconds, 1)}
+    return {"slots": slots, "logits": torch.stack(found), "told": told}
+
+
+def pots(engine: Engine, ids: list[int], args: argparse.Namespace) -> dict[str, Any]:
+    """Pots of 16 and 8 bits side by side."""
+    found = {bits: going_on(engine, ids, args, bits) for bits in (16, 8)}
+    pairs = zip(found[16]["slots"], found[8]["slots"], strict=True)
+    return {
+        "weights": engine.weights,
+        "pots": {bits: one["told"] for bits, one in found.items()},
+        "slots_in_common_after_all_cycles": statistics.mean(len(a & b) / len(a) for a, b in pairs),
+        **compared([found[16]["logits"]], [found[8]["logits"]]),
+    }
 
 
 def compared(exact: list[torch.Tensor], rounded: list[torch.Tensor]) -> dict[str, float]:
@@ -57,18 +94,23 @@ def main() -> None:
     parser.add_argument("--past", type=int, default=512, help="tokens before an answer")
     parser.add_argument("--answer", type=int, default=256, help="tokens of an answer")
     parser.add_argument("--answers", type=int, default=4, help="from other places of the text")
+    parser.add_argument("--pots", action="store_true", help="pots of 16 and 8 bits, with weights as they are")
     parser.add_argument("--out", type=Path)
     args = parser.parse_args()
-    ids: list[int] = []
+    if args.pots:
+        engine = open_engine(args.model, "cpu", "float32")
+        ids = _ids(engine, args)
+        told = {"model": Path(args.model).name, "text": Path(args.file).name, "tokens": len(ids)}
+        _print(
+            {**told, "capacity": args.capacity, "torch": torch.__version__, **pots(engine, ids, args)},
+            args.out,
+        )
+        return
+    ids = []
     slots, logits, held = {}, {}, {}
     for weights in ("full", "auto"):
         engine = open_engine(args.model, "cpu", "float32", weights=weights)
-        if not ids:
-            for part in engine.tokenizer.encode_stream(read_text(args.file)):
-                ids += part
-                if len(ids) >= args.tokens:
-                    break
-            ids = ids[: args.tokens]
+        ids = ids or _ids(engine, args)
         held[weights] = engine.weights
         starts = range(0, len(ids) - args.past - args.answer, (len(ids) // args.answers))
         logits[weights] = [answering(engine, ids[at:], args.past, args.answer) for at in starts]
@@ -86,9 +128,26 @@ def main() -> None:
     if slots["full"]:
         pairs = zip(slots["full"], slots["auto"], strict=True)
         result["slots_in_common_after_all_cycles"] = statistics.mean(len(a & b) / len(a) for a, b in pairs)
+    _print(result, args.out)
+
+
+def _ids(engine: Engine, args: argparse.Namespace) -> list[int]:
+    ids: list[int] = []
+    for part in engine.tokenizer.encode_stream(_text(args.file)):
+        ids += part
+        if len(ids) >= args.tokens:
+            break
+    return ids[: args.tokens]
+
+
+def _text(file: str) -> Iterable[str]:
+    return [lzma.open(file, "rt", encoding="utf-8").read()] if file.endswith(".xz") else read_text(file)
+
+
+def _print(result: dict[str, Any], out: Path | None) -> None:
     print(json.dumps(result, indent=1))
-    if args.out:
-        args.out.write_text(json.dumps(result, indent=1) + "\n")
+    if out:
+        out.write_text(json.dumps(result, indent=1) + "\n")
 
 
 if __name__ == "__main__":

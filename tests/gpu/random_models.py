@@ -47,10 +47,10 @@ def model(dtype: torch.dtype = torch.float32, head_dim: int = 64, layers: int = 
     return HFModel(made.eval().requires_grad_(False))
 
 
-def reader(on: HFModel, recipe: str = "infinipot", plain: bool = False) -> Reader:
-    """A reader; a plain one captures nothing."""
+def reader(on: HFModel, recipe: str = "infinipot", plain: bool = False, bits: int = 16) -> Reader:
+    """A reader, whose pot has so many bits; a plain one captures nothing."""
     catalyst = "summarize all above" if recipe == "infinipot" else None
-    sizes: dict[str, Any] = {"capacity": CAPACITY, "keep": KEEP, "tail": "distil"}
+    sizes: dict[str, Any] = {"capacity": CAPACITY, "keep": KEEP, "tail": "distil", "pot_bits": bits}
     made = Recipe.named(recipe, catalyst=catalyst, **sizes).reader(on, Endless())
     if plain:
         made.session.graphs = None

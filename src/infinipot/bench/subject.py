@@ -7,10 +7,12 @@ from typing import Any
 import torch
 
 from infinipot.bench.plan import Plan
+from infinipot.errors import ConfigError
 from infinipot.hf import plain, shapes
 from infinipot.hf.loading import choose_device, choose_dtype
 from infinipot.hf.loading import load as load_weights
 from infinipot.hf.model import HFModel
+from infinipot.hf.packed.choice import choose_weights
 from infinipot.hf.speed.prepare import prepare, resolve
 from infinipot.hf.tokenizer import HFTokenizer
 from infinipot.models.memory import peak_memory_bytes
@@ -37,8 +39,9 @@ class Subject:
     model: HFModel | None = None  # once `ready`
 
     def __post_init__(self) -> None:
-        weights, config = list(self.bare.parameters()), self.bare.config.get_text_config()
-        self.parameters: int = sum(weight.numel() for weight in weights)
+        config = self.bare.config.get_text_config()
+        weights = [*self.bare.parameters(), *(self.bare.buffers() if self.held else ())]
+        self.parameters: int = sum(weight.numel() for weight in self.bare.parameters())
         self.weight_bytes: int = sum(weight.nbytes for weight in weights)
         self.vocabulary = int(config.vocab_size)
         self.trained = int(getattr(config, "max_position_embeddings", 0))  # the longest text of its training
@@ -99,9 +102,13 @@ def open_subject(plan: Plan) -> Subject:
     fuse = plan.fuse and device.type == "cuda"
     if plan.random:
         dtype = choose_dtype(kind, device)
-        bare = shapes.build(plan.random, device, dtype)
+        choice = choose_weights(plan.weights, device, dtype, None)
+        if choice.packed and not choice.on_card:
+            problem = f"random weights in {plan.weights} are for CUDA cards"
+            raise ConfigError(problem, field="weights", remedy="use `weights` full")
+        bare = shapes.build(plan.random, device, dtype, choice.on_card or "full")
         name = f"{plan.random}, random weights"
-        return Subject(name, bare, plain.Words(), "plain", device, dtype, fuse, mixed)
+        return Subject(name, bare, plain.Words(), "plain", device, dtype, fuse, mixed, choice.how)
     loaded = load_weights(plan.model, str(device), kind, weights=plan.weights)
     loaded.model.set_attn_implementation("sdpa")
     tokenizer = HFTokenizer(loaded.tokenizer, add_bos=loaded.add_bos)

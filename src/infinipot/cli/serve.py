@@ -4,6 +4,7 @@ import importlib
 import logging
 import sys
 from dataclasses import replace
+from typing import Any
 
 from infinipot.cli import given as g
 from infinipot.cli.expand import Given, with_options, worded
@@ -31,7 +32,12 @@ def run_server(settings: Settings, given: Given) -> None:
     log.setLevel(logging.INFO)
     for warning in settings.warnings():
         log.warning("WARNING: %s", worded(warning))
-    recipe = Recipe.named(settings.recipe, capacity=settings.capacity, recall=settings.recall)
+    sizes: dict[str, Any] = {
+        "capacity": settings.capacity,
+        "recall": settings.recall,
+        "pot_bits": settings.pot_bits,
+    }
+    recipe = Recipe.named(settings.recipe, **sizes)
     taken, store = listen(settings), open_store(settings.store)
     engine = g.open_engine(given, fused=True)
     served = replace(recipe, format=settings.format or engine.dialogue_format)

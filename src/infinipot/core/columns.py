@@ -14,7 +14,8 @@ from torch import Tensor
 class Column:
     """One buffer [B, Hkv, slots] or [B, Hkv, slots, D] of a pot layer.
 
-    like    the column has the type and width D of the model's `keys` or `values`; empty: one number a slot.
+    like    the column has the width D of the model's `keys` or `values`, and their type unless it has a
+            `dtype` of its own; empty: one number a slot.
     length  the layer's counter that says how many of its first rows are in use.
     """
 
@@ -29,18 +30,28 @@ class Column:
         if not self.like:
             return torch.zeros(shape, dtype=self.dtype, device=keys.device)
         like = keys if self.like == "keys" else values
-        return like.new_zeros(*shape, like.shape[-1])
+        return torch.zeros(*shape, like.shape[-1], dtype=self.dtype or like.dtype, device=like.device)
 
 
-COLUMNS = (
-    Column("keys", like="keys"),
-    Column("values", like="values"),
+_NUMBERS = (
     Column("source", torch.long),  # place in the text, counted from 0
     Column("novelty", torch.float32),  # -log p when the token was read
     Column("running", torch.float32),  # attention received from every token so far
+)
+COLUMNS = (
+    Column("keys", like="keys"),
+    Column("values", like="values"),
+    *_NUMBERS,
     Column("anchors", like="keys", length="anchored"),  # keys as they were first written
     Column("written", torch.long, length="anchored"),  # the positions they were written at
 )
 SLOTS = tuple(column for column in COLUMNS if column.length == "fill")  # one row a slot
 NUMBERS = tuple(column for column in SLOTS if not column.like)  # one number a slot: gathered as they are
 STARTING_AT_ZERO = ("novelty", "running")  # of a new slot, until somebody notes more
+ROUNDED = (  # the columns of a layer that holds its slots in 8 bits
+    Column("keys", torch.int8, like="keys"),
+    Column("values", torch.int8, like="values"),
+    Column("key_scale", torch.float32),
+    Column("value_scale", torch.float32),
+    *_NUMBERS,
+)

@@ -28,6 +28,7 @@ class PotConfig:
     tail      what becomes of a text's end, read since the last distillation, before a question:
               `distil` reduces the pot to |C| once more, so that the end weighs no more than the rest;
               `fill` leaves as much as fits beside the question and its answer; `raw` leaves all of it.
+    pot_bits  16: entries as the model makes them; 8: rounded, in less than half the memory.
     """
 
     capacity: int = DEFAULT_CAPACITY
@@ -37,8 +38,10 @@ class PotConfig:
     closing: int = 0
     recall: int | None = None
     judge: int = 0
+    pot_bits: int = 16
 
     def __post_init__(self) -> None:
+        check(self.pot_bits in (8, 16), "pot_bits", self.pot_bits, "use 8 or 16")
         remedy = "use at least 4 entries (2048 is a good start)"
         check(self.capacity >= 4, "capacity", self.capacity, remedy)
         remedy = f"use 1 to {self.capacity - 1}, below `capacity`"
@@ -96,6 +99,12 @@ class ReadingMode:
     def __post_init__(self) -> None:
         check(self.group >= 1, "group", self.group, "use at least 1")
         check(self.window >= 1, "window", self.window, "use at least 1")
+
+    def require_rounding(self) -> None:
+        """Refuse a way of reading whose entries are not held in 8 bits: their keys never move."""
+        if self.grows or self.positions != "reset":
+            problem = "pots of 8 bits are for methods that bound memory and reset positions"
+            raise ConfigError(problem, field="pot_bits", remedy="use `pot_bits` 16")
 
     @property
     def grows(self) -> bool:

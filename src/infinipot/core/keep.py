@@ -7,30 +7,34 @@ from torch import Tensor
 
 from infinipot.core.cuda.dispatch import kernels
 from infinipot.core.pot_layer import PotLayer
+from infinipot.core.rounded_layer import RoundedLayer
 
 
 def keep_all(layers: Sequence[PotLayer], slots: Sequence[Tensor], table: Tensor | None) -> None:
     """Keep the slots [B, Hkv, n] of every layer: in one launch where there is a table of addresses."""
     fast = kernels(slots[0].device)
-    anchored = slots[0].shape[-1] <= layers[0].max_anchors
+    anchored = slots[0].shape[-1] <= layers[0].max_anchors or isinstance(layers[0], RoundedLayer)
     if table is None or fast is None or layers[0].last is not None or not anchored:
         for layer, chosen in zip(layers, slots, strict=True):
             layer.keep(chosen)
         return
     first = layers[0]
-    turn, sizes = first.rotation, (first.anchored, first.capacity, first.max_anchors)
     chosen = torch.stack(list(slots))
-    fast.keep(table, chosen, turn.cos, turn.sin, *sizes, first.keys.dtype, first.summed)
+    if isinstance(first, RoundedLayer):
+        fast.keep_rounded(table, chosen, first.capacity, first.keys.shape[-1], first.summed)
+    else:
+        turn, sizes = first.rotation, (first.anchored, first.capacity, first.max_anchors)
+        fast.keep(table, chosen, turn.cos, turn.sin, *sizes, first.keys.dtype, first.summed)
     for layer in layers:
-        layer.fill = layer.anchored = chosen.shape[-1]
+        layer.fill = chosen.shape[-1]
+        layer.anchored = 0 if isinstance(layer, RoundedLayer) else layer.fill
         layer.catalyst = None
 
 
 def addresses(layers: Sequence[PotLayer]) -> Tensor | None:
     """The table that `keep_all` needs, of layers that never move in memory; None where no kernel serves."""
     first = layers[0]
-    fast = kernels(first.keys.device)
-    if fast is None or not fast.serves(first.keys, first.keys) or first.values.shape != first.keys.shape:
+    if not first.by_address:
         return None
     alike = {(layer.keys.shape, layer.keys.dtype, layer.keys.device, id(layer.rotation)) for layer in layers}
     turns = first.reset and not first.grows and first.rotation.width == first.keys.shape[-1]

@@ -18,6 +18,7 @@ from infinipot.core.evidence import Evidence, Need
 from infinipot.core.keep import addresses, keep_all
 from infinipot.core.pot_layer import PotLayer
 from infinipot.core.rope import Rotation
+from infinipot.core.rounded_layer import RoundedLayer
 from infinipot.core.state import State, damaged, joined
 from infinipot.core.window_layer import WindowLayer
 
@@ -26,10 +27,12 @@ ENDLESS = 2**62  # room of a pot that grows
 
 @dataclass(frozen=True)
 class LayerSpec:
-    """What a pot must know of one attention layer: its RoPE, and its window if it is a local one."""
+    """What a pot must know of one attention layer: its RoPE, its window if it is a local one, and for 8 bits
+    what its keys have in common."""
 
     frequencies: Tensor  # [R/2] of the layer's RoPE
     window: int | None = None
+    offset: Tensor | None = None  # [Hkv, D] of keys at position 0
 
 
 @dataclass(frozen=True)
@@ -43,11 +46,22 @@ class Counters:
 
 
 class Pot:
-    """All layers of one model: at most `capacity` entries per layer and head, unless it is to grow."""
+    """All layers of one model: at most `capacity` entries per layer and head, unless it is to grow.
+
+    bits  16: entries as the model makes them; 8: rounded, in less than half the memory.
+    """
 
     def __init__(
-        self, specs: Sequence[LayerSpec], capacity: int, keep: int, mode: ReadingMode = DEFAULT_MODE
+        self,
+        specs: Sequence[LayerSpec],
+        capacity: int,
+        keep: int,
+        mode: ReadingMode = DEFAULT_MODE,
+        bits: int = 16,
     ) -> None:
+        if bits == 8:
+            mode.require_rounding()
+        self.bits = bits
         self.capacity, self.max_anchors, self.mode = capacity, keep, mode
         self.max_position = capacity  # positions for which a model's RoPE must hold still
         self.lengths = frozenset({1})  # numbers of tokens that come again and again
@@ -67,6 +81,9 @@ class Pot:
         narrow = spec.window is not None and (local if self.mode.grows else spec.window < self.capacity)
         if spec.window is not None and narrow:
             return WindowLayer(spec.window, rotation)
+        if self.bits == 8:
+            assert spec.offset is not None
+            return RoundedLayer(self.capacity, rotation, spec.offset)
         reset = self.mode.positions == "reset"
         return PotLayer(self.capacity, self.max_anchors, rotation, reset, self.mode.grows)
 
@@ -228,7 +245,7 @@ class Pot:
 
     def fork(self) -> "Pot":
         """Return an independent pot with the same content."""
-        twin = Pot([], self.capacity, self.max_anchors, self.mode)
+        twin = Pot([], self.capacity, self.max_anchors, self.mode, self.bits)
         twin.layers = [layer.copy() for layer in self.layers]
         twin.cycles, twin.max_position = self.cycles, self.max_position
         twin.needs, twin.window, twin.lengths = self.needs, self.window, self.lengths

@@ -5,13 +5,13 @@ front and turns their keys to their new places (CR-RoPE, section 3.5). Knows no 
 """
 
 from collections.abc import Set
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
 
 from infinipot.core.attention import LogitSpec
-from infinipot.core.columns import COLUMNS, NUMBERS, SLOTS, STARTING_AT_ZERO
+from infinipot.core.columns import COLUMNS, NUMBERS, SLOTS, STARTING_AT_ZERO, Column
 from infinipot.core.cuda.dispatch import fused, kernels
 from infinipot.core.evidence import Evidence
 from infinipot.core.rope import Rotation
@@ -26,6 +26,8 @@ class PotLayer:
     A layer that `grows` takes more memory when it is full instead of refusing; one that does not `reset`
     leaves every key where it was written.
     """
+
+    columns: ClassVar[tuple[Column, ...]] = COLUMNS
 
     def __init__(
         self, capacity: int, keep: int, rotation: Rotation, reset: bool = True, grows: bool = False
@@ -46,7 +48,7 @@ class PotLayer:
         # Head counts come from the tensors: under tensor parallelism the config's are wrong.
         turns = self.reset and not self.grows  # else no key is ever turned
         slots = {"fill": self.capacity, "anchored": self.max_anchors if turns else 0}
-        for column in COLUMNS:
+        for column in self.columns:
             setattr(self, column.name, column.empty(keys, values, slots[column.length]))
         self.clock = torch.full((1,), self.tokens, dtype=torch.long, device=keys.device)
 
@@ -84,6 +86,23 @@ class PotLayer:
         for name in STARTING_AT_ZERO:
             getattr(self, name)[:, :, self.fill : end] = 0
 
+    def write_at(self, place: Tensor, keys: Tensor, values: Tensor) -> tuple[Tensor, Tensor]:
+        """Write one entry [1, Hkv, 1, D] at place [1], uncounted; return the keys and values of all slots."""
+        self.keys.index_copy_(2, place, keys)
+        self.values.index_copy_(2, place, values)
+        return self.keys, self.values
+
+    @property
+    def by_address(self) -> bool:
+        """Say whether kernels can write and read the layer where its `addresses` say it lies."""
+        fast = kernels(self.keys.device)
+        return bool(fast and fast.serves(self.keys, self.keys) and self.keys.shape == self.values.shape)
+
+    @property
+    def addresses(self) -> list[int]:
+        """Where the buffers lie that a new token is written to and attends to."""
+        return [self.keys.data_ptr(), self.values.data_ptr()]
+
     def commit(self, count: int, novelty: Tensor) -> None:
         """Count `count` entries that a captured graph wrote after the last slot, with their novelty."""
         end = self.fill + count
@@ -103,7 +122,7 @@ class PotLayer:
             problem = f"{wanted} entries do not fit a pot of {self.capacity}"
             raise PotOverflowError(problem, remedy="use a Reader, which distils in time")
         bigger = self.copy(capacity=1 << (wanted - 1).bit_length())
-        for name in (*(column.name for column in COLUMNS), "capacity"):
+        for name in (*(column.name for column in self.columns), "capacity"):
             setattr(self, name, getattr(bigger, name))
 
     def evidence(self, index: int, opening: int, recent: int) -> Evidence:
@@ -163,8 +182,8 @@ class PotLayer:
             self.anchors[:, :, : self.anchored] = anchors[:, :, : self.anchored]
             self.written[:, :, : self.anchored] = written[:, :, : self.anchored]
         else:
-            self.keys[:, :, :count] = _pick(self.keys, slots)
-        self.values[:, :, :count] = _pick(self.values, slots)
+            self.keys[:, :, :count] = pick(self.keys, slots)
+        self.values[:, :, :count] = pick(self.values, slots)
         for column in NUMBERS:
             numbers = getattr(self, column.name)
             numbers[:, :, :count] = numbers.gather(2, slots)
@@ -173,19 +192,22 @@ class PotLayer:
 
     def _anchors(self, slots: Tensor) -> tuple[Tensor, Tensor]:
         """Keys as first written, and the positions they were written at."""
-        keys = _pick(self.keys, slots)
+        keys = pick(self.keys, slots)
         if self.anchored == 0:
             return keys, slots
         old = slots < self.anchored
         earlier = slots.clamp(max=self.anchored - 1)
-        anchors = torch.where(old[..., None], _pick(self.anchors, earlier), keys)
+        anchors = torch.where(old[..., None], pick(self.anchors, earlier), keys)
         return anchors, torch.where(old, self.written.gather(2, earlier), slots)
 
     def copy(self, capacity: int | None = None) -> "PotLayer":
         """Return a second pot layer with the same content, larger if so wished."""
-        twin = PotLayer(capacity or self.capacity, self.max_anchors, self.rotation, self.reset, self.grows)
+        twin = self._empty(capacity or self.capacity)
         twin.restore(self)
         return twin
+
+    def _empty(self, capacity: int) -> "PotLayer":
+        return PotLayer(capacity, self.max_anchors, self.rotation, self.reset, self.grows)
 
     def clear(self) -> None:
         """Forget every entry; the memory stays."""
@@ -202,19 +224,19 @@ class PotLayer:
             return
         if not self.keys.numel():
             self._allocate(other.keys, other.values)
-        for column in COLUMNS:
+        for column in self.columns:
             end = getattr(self, column.length)
             getattr(self, column.name)[:, :, :end] = getattr(other, column.name)[:, :, :end]
 
     def tensors(self) -> list[Tensor]:
         """Every buffer this layer holds."""
-        return [getattr(self, column.name) for column in COLUMNS]
+        return [getattr(self, column.name) for column in self.columns]
 
     def state(self) -> State:
         """Return its content: views, as long as they are filled."""
         tensors = {
             column.name: getattr(self, column.name)[:, :, : getattr(self, column.length)]
-            for column in COLUMNS
+            for column in self.columns
             if self.keys.numel() and (column.name != "running" or self.summed)
         }
         if self.last is not None:
@@ -242,14 +264,19 @@ class PotLayer:
 
     def _load_columns(self, state: State, ends: dict[str, int], tokens: int) -> None:
         found = {}
-        for column in COLUMNS:
+        for column in self.columns:
             name, mine, end = column.name, getattr(self, column.name), ends[column.length]
             if name == "running" and "running" not in state.tensors:
                 found[name] = torch.zeros_like(mine[:, :, :end])
             else:
                 found[name] = state.tensor(name, mine, *mine.shape[:2], end, *mine.shape[3:])
         for name, most in (("source", tokens), ("written", self.capacity)):
-            if found[name].numel() and not 0 <= int(found[name].min()) <= int(found[name].max()) < most:
+            places = found.get(name)
+            if (
+                places is not None
+                and places.numel()
+                and not 0 <= int(places.min()) <= int(places.max()) < most
+            ):
                 raise damaged(f"{name} holds places that do not exist")
         for name, tensor in found.items():
             getattr(self, name)[:, :, : tensor.shape[2]] = tensor
@@ -263,7 +290,7 @@ def _received(queries: Tensor, keys: Tensor, scale: float, softcap: float | None
     return fused(received, keys.device)(queries, keys, scale, softcap)
 
 
-def _pick(tensor: Tensor, slots: Tensor) -> Tensor:
+def pick(tensor: Tensor, slots: Tensor) -> Tensor:
     """Rows of [B, Hkv, S, D] at slots [B, Hkv, n]: whole rows, several times faster than a gather."""
     batch, heads, length, dim = tensor.shape
     starts = torch.arange(0, batch * heads * length, length, device=slots.device).view(batch, heads, 1)

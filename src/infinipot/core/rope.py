@@ -38,11 +38,15 @@ class Rotation:
         """R: leading dimensions that turn; the rest of a partial-rotary head stays as it is."""
         return 2 * self.cos.shape[-1]
 
+    def on(self, device: torch.device) -> tuple[Tensor, Tensor]:
+        """The tables of cosines and sines, on that device from now on."""
+        if self.cos.device != device:  # layers of one RoPE may live on several devices
+            self.cos, self.sin = self.cos.to(device), self.sin.to(device)
+        return self.cos, self.sin
+
     def back(self, keys: Tensor, steps: Tensor) -> Tensor:
         """Turn keys [..., S, D] back by `steps` [..., S] positions, rounding once to their dtype."""
-        if self.cos.device != keys.device:  # layers of one RoPE may live on several devices
-            self.cos, self.sin = self.cos.to(keys.device), self.sin.to(keys.device)
-        return fused(turned_back, keys.device)(keys, steps, self.cos, self.sin)
+        return fused(turned_back, keys.device)(keys, steps, *self.on(keys.device))
 
 
 def turned_back(keys: Tensor, steps: Tensor, cos: Tensor, sin: Tensor) -> Tensor:

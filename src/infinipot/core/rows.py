@@ -49,28 +49,28 @@ class Rows:
 class FixedRows(Rows):
     """The same without telling the pots: their own numbers are set right afterwards.
 
-    state [3 + 2 L, N]: tokens, fills, positions less fills, and where the keys and the values of every
-    layer begin. A row whose fill is the number of slots is padding: nothing is written.
+    state [3 + n L, N]: tokens, fills, positions less fills, and where the keys of every layer begin, then the
+    values and, in pots of 8 bits, scales and offset. A row whose fill is the number of slots is padding:
+    nothing is written.
     """
 
     def __init__(self, pots: Sequence[Pot], state: Tensor) -> None:
         super().__init__(pots)
         self.fills, self.ahead = state[1], state[2]
-        self.keys_at, self.values_at = state[3:].chunk(2)
+        self.at = state[3:].view(-1, len(self.layers), state.shape[1])  # [n, L, N]
         self.slots = pots[0].pot_layers[0].capacity
 
     @staticmethod
     def serves(pot: Pot) -> bool:
         """Say whether addresses alone will do, so that one captured graph serves any pots of this shape."""
-        layer = pot.pot_layers[0]
-        fast = kernels(layer.keys.device)
-        return bool(fast and fast.serves(layer.keys, layer.keys) and layer.keys.shape == layer.values.shape)
+        return pot.pot_layers[0].by_address
 
     @staticmethod
     def addresses(pot: Pot) -> list[int]:
         """One pot's column of the state, below the numbers."""
-        layers = pot.pot_layers
-        return [layer.keys.data_ptr() for layer in layers] + [layer.values.data_ptr() for layer in layers]
+        return [
+            at for kind in zip(*(layer.addresses for layer in pot.pot_layers), strict=True) for at in kind
+        ]
 
     def places(self, count: int, device: torch.device) -> Tensor:
         """Positions [N, n] of the next tokens."""
@@ -80,13 +80,16 @@ class FixedRows(Rows):
         """Write each row's new entry at its fill and attend to it and all before it; there is no window."""
         fast = kernels(queries.device)
         if fast and spec.softcap is None and self.serves(self.pots[0]) and fast.serves(queries, keys):
-            into = self.keys_at[layer], self.values_at[layer], self.fills, self.slots
-            return fast.attend_rows(queries, keys, values, *into, spec.scale)  # type: ignore[no-any-return]
+            into, rotation = self.at[:, layer], self.pots[0].pot_layers[layer].rotation
+            fresh = (queries, keys, values)
+            if len(into) == 2:
+                return fast.attend_rows(*fresh, *into, self.fills, self.slots, spec.scale)  # type: ignore[no-any-return]
+            turn = (rotation.cos, rotation.sin)
+            return fast.attend_rounded(*fresh, into, *turn, self.fills, self.slots, spec.scale)  # type: ignore[no-any-return]
         out = []
         for row, pot in enumerate(self.pots):
             here, to, fill = slice(row, row + 1), pot.pot_layers[layer], self.fills[row : row + 1]
-            to.keys.index_copy_(2, fill, keys[here])
-            to.values.index_copy_(2, fill, values[here])
+            seen = to.write_at(fill, keys[here], values[here])
             one = fused(attend_fixed, queries.device)
-            out.append(one(queries[here], to.keys, to.values, spec.scale, fill, spec.softcap))
+            out.append(one(queries[here], *seen, spec.scale, fill, spec.softcap))
         return torch.cat(out)

@@ -106,11 +106,12 @@ def novelty_by_parts(
 
     Every part is used for all tokens, so that a head that is unpacked part by part is unpacked once.
     """
-    flat, wanted = hidden.reshape(-1, hidden.shape[-1]), targets.reshape(-1)
-    top = flat.new_full((len(flat),), float("-inf"))
+    flat, wanted = hidden.reshape(-1, hidden.shape[-1]), targets.reshape(-1).to(hidden.device)
+    exact = torch.promote_types(flat.dtype, torch.float32)
+    top = torch.full((len(flat),), float("-inf"), dtype=exact, device=flat.device)
     total, picked = torch.zeros_like(top), torch.zeros_like(top)
     for start, rows in parts:
-        logits = softcapped(flat @ rows.T, softcap)  # [T, n]
+        logits = softcapped((flat @ rows.T).to(exact), softcap)  # [T, n]
         place = wanted - start
         inside = (place >= 0) & (place < len(rows))
         own = logits.gather(1, place.clamp(0, len(rows) - 1)[:, None])[:, 0]

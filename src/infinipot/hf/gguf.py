@@ -17,6 +17,7 @@ from infinipot.common.extras import needed_for
 from infinipot.errors import ModelError, foreign
 from infinipot.hf.packed import load as packing
 from infinipot.hf.packed.gguf_file import Index, Weights, indexed, places
+from infinipot.hf.packed.load import Fill
 from infinipot.hf.quiet import quiet
 from infinipot.models import cache
 from infinipot.models.download import discard
@@ -111,11 +112,14 @@ def described(gguf: Path) -> Path:
     return folder
 
 
-def load_gguf(path: Path, dtype: torch.dtype, rounded: int | None = None) -> tuple[Any, Any, str]:
+def load_gguf(
+    path: Path, dtype: torch.dtype, rounded: int | None = None, fill: Fill | None = None
+) -> tuple[Any, Any, str]:
     """Return model, tokenizer and what the weights are known by.
 
     rounded  None unpacks all weights to `dtype`; otherwise weights stay in their blocks, and those
              that are floats in the file are rounded to this format (0: they stay floats).
+    fill     puts the weights into their places on another device than the CPU.
     """
     from transformers import AutoConfig, AutoTokenizer, GenerationConfig
 
@@ -126,7 +130,7 @@ def load_gguf(path: Path, dtype: torch.dtype, rounded: int | None = None) -> tup
         model = packing.skeleton(config, dtype)
         names = list(model.state_dict())
         weights = Weights.of(model, path, index, rounded or 0)
-        packing.fill(model, weights, dtype, packed=rounded is not None)
+        fill(model, weights) if fill else packing.fill(model, weights, dtype, packed=rounded is not None)
         model.generation_config = GenerationConfig.from_pretrained(folder)
         tokenizer = AutoTokenizer.from_pretrained(folder)
         known = sampled(weights.samples(names))

@@ -17,6 +17,7 @@ import torch
 from infinipot.common.out_of_memory import out_of_memory
 from infinipot.common.suggest import find
 from infinipot.errors import ConfigError, ModelError, foreign
+from infinipot.hf.cuda.load import filler
 from infinipot.hf.gguf import adds_bos, described, load_gguf, pull
 from infinipot.hf.packed.choice import IN_FULL, Choice, choose_weights
 from infinipot.hf.packed.gguf_file import Index
@@ -69,7 +70,7 @@ def load(
             _advice(name, kind),
         )
     try:
-        model, tokenizer, sample = read_model(name, source, kind, choice)
+        model, tokenizer, sample = read_model(name, source, kind, choice, place)
         model = model.to(place)
     except Exception as error:  # out of memory has no common type; all else goes on
         if out_of_memory(error):
@@ -180,16 +181,21 @@ def _advice(name: str, dtype: torch.dtype) -> str:
     return "try " + ", ".join([*ways, "or a machine with more memory"]) if ways else "use a larger machine"
 
 
-def read_model(name: str, source: Path | None, dtype: torch.dtype, choice: Choice) -> tuple[Any, Any, str]:
+def read_model(
+    name: str, source: Path | None, dtype: torch.dtype, choice: Choice, device: torch.device
+) -> tuple[Any, Any, str]:
     """Return model, tokenizer and fingerprint of a folder, a GGUF file, or of the hub without a source."""
+    fill = filler(choice.on_card, device, dtype) if choice.on_card else None
     if source is not None and source.is_file():
-        return load_gguf(source, dtype, choice.rounded)
+        return load_gguf(source, dtype, choice.rounded, fill)
     from transformers import AutoModelForCausalLM, AutoTokenizer
 
     where = str(source or name)
     remedy = "check the name and the connection" if source is None else "is the folder complete?"
     with foreign(f"cannot load {name}", remedy), quiet():
         tokenizer = AutoTokenizer.from_pretrained(where, trust_remote_code=False)
+        if fill:
+            return load_rounded(where, 0, dtype, fill), tokenizer, ""
         if choice.rounded:
             return load_rounded(where, choice.rounded), tokenizer, ""
         model = AutoModelForCausalLM.from_pretrained(where, dtype=dtype, trust_remote_code=False)

@@ -7,7 +7,7 @@ take it for, so an unsupported family is refused rather than read wrongly.
 
 from collections.abc import Iterable
 from contextlib import nullcontext
-from functools import partial
+from functools import cached_property, partial
 from typing import Any
 
 import torch
@@ -20,11 +20,15 @@ from infinipot.core.rows import Rows
 from infinipot.errors import ConfigError, ModelError, foreign
 from infinipot.hf import attention
 from infinipot.hf.cache import PotCache
+from infinipot.hf.cuda.modules import FEW as FEW_ON_CARD
+from infinipot.hf.cuda.modules import GroupedHead
 from infinipot.hf.packed.blocks import slices
 from infinipot.hf.packed.modules import FEW, PackedHead
 from infinipot.hf.rope import frequencies, key_factors, still
 
 PROBE_STEPS = 7
+FIRST, COMMON = 4, 60  # tokens that `key_offsets` leaves out, and takes
+CARD_PART = 32_000_000  # the same on a card
 HEAD_PART = 4_000_000  # weights of a packed head at a time: bounds the logits of a chunk that exist at once
 
 
@@ -52,8 +56,8 @@ class HFModel:
         kinds = getattr(self.config, "layer_types", None) or [local] * self.config.num_hidden_layers
         return [width if kind == local else None for kind in kinds]
 
-    def new_pot(self, capacity: int, keep: int, mode: ReadingMode = DEFAULT_MODE) -> Pot:
-        """Return an empty pot with this model's layers."""
+    def new_pot(self, capacity: int, keep: int, mode: ReadingMode = DEFAULT_MODE, bits: int = 16) -> Pot:
+        """Return an empty pot with this model's layers, whose entries have so many bits."""
         windows = self.windows()
         if not mode.grows and all(width is not None and width < capacity for width in windows):
             widest = max(filter(None, windows))
@@ -63,10 +67,30 @@ class HFModel:
         # Positions that run on may reach the end of what the model was trained for, and pass it.
         runs_on = mode.grows or mode.positions == "kept"
         reach = max(capacity, self.config.max_position_embeddings) if runs_on else capacity
-        specs = zip(frequencies(self.decoder, self.config, reach), windows, strict=True)
-        pot = Pot([LayerSpec(found, width) for found, width in specs], capacity, keep, mode)
+        offsets = self.key_offsets if bits == 8 else [None] * len(windows)
+        specs = zip(frequencies(self.decoder, self.config, reach), windows, offsets, strict=True)
+        pot = Pot([LayerSpec(*spec) for spec in specs], capacity, keep, mode, bits)
         pot.max_position = reach
         return pot
+
+    @cached_property
+    @torch.no_grad()
+    def key_offsets(self) -> list[Tensor]:
+        """What the keys [Hkv, D] of each layer have in common at position 0, over all the vocabulary.
+
+        The first tokens do not count: everything attends to them, and their keys are like no others.
+        """
+        some = torch.linspace(1, self.vocabulary - 1, FIRST + COMMON, device=self.device).long()[None]
+        recorder = _Recorder()
+        with still(self.decoder, self.config, FIRST + COMMON):
+            self.decoder(input_ids=some, past_key_values=recorder, use_cache=True)
+        found = []
+        for index, of in enumerate(frequencies(self.decoder, self.config, FIRST + COMMON)):
+            keys = recorder.keys[index][:, :, FIRST:].float()
+            steps = torch.arange(FIRST, FIRST + COMMON, device=keys.device).expand(keys.shape[:-1])
+            turned = Rotation(of.to(keys.device), FIRST + COMMON).back(keys, steps)
+            found.append(turned.mean((0, 2)))
+        return found
 
     @torch.no_grad()
     def forward(self, tokens: Tensor, pot: Pot | Rows) -> Tensor:
@@ -91,6 +115,8 @@ class HFModel:
 
     def head_parts(self, count: int) -> Iterable[tuple[int, Tensor]] | None:
         """Return the head's rows some at a time, where they are packed and so many tokens want them."""
+        if isinstance(self.head, GroupedHead) and count > FEW_ON_CARD and self.head.bias is None:
+            return self.head.parts(CARD_PART)
         if count <= FEW or not isinstance(self.head, PackedHead) or self.head.linear.bias is not None:
             return None
         return slices(self.head.blocks, HEAD_PART)

@@ -31,13 +31,23 @@ SHAPES: dict[str, dict[str, Any]] = {
 }
 
 
-def build(name: str, device: "torch.device", dtype: "torch.dtype") -> Any:
-    """Return a transformers model of that shape; its weights are made on the device and nowhere else."""
+def build(name: str, device: "torch.device", dtype: "torch.dtype", weights: str = "full") -> Any:
+    """Return a transformers model of that shape; its weights are made on the device and nowhere else.
+
+    `weights` int4, int8 or fp8 holds them in few bits: they are drawn one by one, never all of them wide.
+    """
     import torch
     from transformers import AutoConfig, AutoModelForCausalLM
 
     torch.manual_seed(0)
     config = AutoConfig.for_model(**SHAPES[name])
+    if weights in ("int4", "int8", "fp8"):
+        from infinipot.hf.cuda.load import Drawn, Filler
+        from infinipot.hf.packed.load import skeleton
+
+        model = skeleton(config, dtype)
+        Filler(Drawn(model, device, dtype), weights, device, dtype).fill(model)
+        return model.eval().requires_grad_(False)
     with torch.device(device):
         model = AutoModelForCausalLM.from_config(config, dtype=dtype, attn_implementation="sdpa")
     return model.eval().requires_grad_(False)

@@ -55,7 +55,7 @@ class StepGroup:
         self.sequences = list(sequences)
         sessions = [sequence.session for sequence in sequences]
         self.model, self.pots = sessions[0].model, [session.pot for session in sessions]
-        self.at_fixed_shapes = all(sequence.at_fixed_shapes for sequence in sequences)
+        self.at_fixed_shapes = _at_fixed_shapes(self.sequences)
         if self.at_fixed_shapes:
             self.slots = max(pot.pot_layers[0].capacity for pot in self.pots)
             for session, pot in zip(sessions, self.pots, strict=True):
@@ -101,7 +101,7 @@ class StepGroup:
 
     def _fixed(self, tokens: Tensor) -> tuple[Tensor, Tensor]:
         self.state[0, : len(tokens)] = tokens
-        key = ("decode", self.slots, self.state.shape[1])
+        key = ("decode", self.slots, *self.state.shape)
         graphs = self._graphs()
         hidden, logits = graphs.run(key, [self.state], self._compute) if graphs else self._compute(self.state)
         self.state[1, : len(tokens)] += 1
@@ -170,7 +170,7 @@ class DecodeBatch:
         every, self._ahead = self.sequences, None
         if all(one.left <= 1 for one in every):
             return
-        if any(one.is_full or not one.at_fixed_shapes for one in every):
+        if any(one.is_full for one in every) or not _at_fixed_shapes(every):
             return
         if self._group is None or self._group.sequences != every:
             self._group = StepGroup(every)
@@ -240,3 +240,9 @@ def _addresses(pot: Pot) -> Tensor:
     if known is None or known[0] != now:
         known = _COLUMNS[pot] = now, torch.tensor(FixedRows.addresses(pot))
     return known[1]
+
+
+def _at_fixed_shapes(sequences: Several[Sequence]) -> bool:
+    """Say whether all sequences may be written at fixed shapes, and their pots are of one kind."""
+    alike = len({one.session.pot.bits for one in sequences}) == 1
+    return alike and all(one.at_fixed_shapes for one in sequences)

@@ -1,8 +1,9 @@
 """Which words a pot still holds: the ids of tokens that some head kept, in bounded memory.
 
 A pot knows where in the text each slot came from, not what stood there. `HeldWords` remembers the ids, and
-forgets those that no head holds any more: never more than twice as many as there are slots, and looked
-through only when they have doubled, so that reading does not wait for it.
+forgets those that no head holds any more: never many more than twice as many as there are slots, and looked
+through only when they have doubled. On an accelerator the look is begun behind one forward and its result is
+taken behind the next, so that the device never waits for it.
 """
 
 from array import array
@@ -40,6 +41,9 @@ class HeldWords:
     def __init__(self, total: int = 0, places: Iterable[int] = (), ids: Iterable[int] = ()) -> None:
         self.total, self._places, self.ids = total, array("q", places), array("q", ids)
         self._limit = max(LEAST, 2 * len(self.ids))
+        self._look: tuple[Tensor, torch.cuda.Event | None] | None = (
+            None  # which of the first ids stay, and when
+        )
 
     def __len__(self) -> int:
         return len(self.ids)
@@ -51,20 +55,45 @@ class HeldWords:
         more = len(self.ids) - before
         self._places.extend(range(self.total, self.total + more))
         self.total += more
-        if len(self.ids) > self._limit:
-            self._forget(pot)
-            self._limit = max(LEAST, 2 * len(self.ids))
+        if self._look is not None:
+            self._finish_look()
+        elif len(self.ids) > self._limit:
+            self._begin_look(pot)
+            if self._look is not None and self._look[1] is None:
+                self._finish_look()
 
     def _forget(self, pot: Pot) -> None:
-        """Drop what no head holds."""
-        held = torch.cat([source.flatten().cpu() for source, _ in columns(pot)])
-        places, ids = torch.tensor(self._places), torch.tensor(self.ids)
-        stays = torch.isin(places, held)
-        self._places, self.ids = array("q", places[stays].tolist()), array("q", ids[stays].tolist())
+        """Drop what no head holds, now."""
+        self._begin_look(pot)
+        self._finish_look()
+
+    def _begin_look(self, pot: Pot) -> None:
+        """Find out which ids stay, without waiting for the device."""
+        stays = _still_held(torch.tensor(self._places), columns(pot))
+        when = None
+        if stays.device.type == "cuda":
+            stays, when = stays.to("cpu", non_blocking=True), torch.cuda.Event()  # type: ignore[no-untyped-call]
+            when.record()
+        self._look = stays, when
+
+    def _finish_look(self) -> None:
+        """Drop what the last look did not find; what came after the look stays."""
+        if self._look is None:
+            return
+        (stays, when), self._look = self._look, None
+        if when is not None:
+            when.synchronize()
+        count, kept = len(stays), stays.cpu()
+        for name in ("_places", "ids"):
+            before = getattr(self, name)
+            found = torch.frombuffer(before, dtype=torch.long)[:count][kept].tolist() if count else []
+            setattr(self, name, array("q", found) + before[count:])
+        self._limit = max(LEAST, 2 * len(self.ids))
 
     def clear(self) -> None:
         """Forget everything."""
         self.total, self._limit, self._places, self.ids = 0, LEAST, array("q"), array("q")
+        self._look = None
 
     def copy(self) -> "HeldWords":
         """Return an independent copy."""
@@ -72,6 +101,7 @@ class HeldWords:
 
     def state(self, pot: Pot) -> State:
         """Return what of it the pot still holds."""
+        self._finish_look()
         self._forget(pot)
         tensors = {"places": torch.tensor(self._places), "ids": torch.tensor(self.ids)}
         return State(tensors, {"total": self.total})
@@ -83,7 +113,7 @@ class HeldWords:
         if places is None or ids is None or places.shape != ids.shape or not _sound(places, ids, total):
             raise damaged("trace is damaged")
         self.total, self._places, self.ids = total, array("q", places.tolist()), array("q", ids.tolist())
-        self._limit = max(LEAST, 2 * len(self.ids))
+        self._limit, self._look = max(LEAST, 2 * len(self.ids)), None
 
     def words(self, columns: Iterable[Column], tokenizer: Tokenizer, first: int = 0) -> list[Word]:
         """Return the words that are held, in reading order; tokens before `first` are the prompt's."""
@@ -128,6 +158,22 @@ def _sound(places: Tensor, ids: Tensor, total: int) -> bool:
 def columns(pot: Pot) -> list[Column]:
     """Where the slots of each layer came from, and how novel they were."""
     return [(layer.source[..., : layer.fill], layer.novelty[..., : layer.fill]) for layer in pot.pot_layers]
+
+
+def _still_held(places: Tensor, columns: Iterable[Column]) -> Tensor:
+    """Which of these places [N], in order, some head holds: [N], on the first layer's device."""
+    found, count = torch.empty(0, dtype=torch.bool), len(places)
+    for source, _ in columns:
+        if not found.numel():
+            found = torch.zeros(count + 1, dtype=torch.bool, device=source.device)
+            places = (places.pin_memory() if source.device.type == "cuda" else places).to(
+                source.device, non_blocking=True
+            )
+        held = source.to(found.device).flatten()
+        at = torch.searchsorted(places, held).clamp(max=max(0, count - 1))
+        known = places[at] == held if count else torch.zeros_like(held, dtype=torch.bool)
+        found.index_fill_(0, torch.where(known, at, count), True)  # the last one is for what is not known
+    return found[:count]
 
 
 def _held(columns: Iterable[Column], places: Tensor, total: int) -> tuple[Tensor, Tensor]:

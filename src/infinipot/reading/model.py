@@ -17,7 +17,7 @@ class Model(Protocol):
     vocabulary: int
     obstacle: str  # why the model's forward cannot be captured; empty where it can
 
-    def new_pot(self, capacity: int, keep: int, mode: ReadingMode = DEFAULT_MODE) -> Pot:
+    def new_pot(self, capacity: int, keep: int, mode: ReadingMode = DEFAULT_MODE, bits: int = 16) -> Pot:
         """Return an empty pot with this model's layers."""
 
     def forward(self, tokens: Tensor, pot: Pot | Rows) -> Tensor:

@@ -1,6 +1,6 @@
 """What one forward pass is to do, decided before it runs: a cycle's plan is its captured graph's key."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 BLOCK = 2048  # most tokens in one forward: bounds activations when the pot is large
 LONG = 256  # tokens from which on a forward without distillation is worth a graph
@@ -22,6 +22,18 @@ class CyclePlan:
     anchored: int
     follows: bool  # the hidden state before the first token is known
 
-    def repeats(self, kept: int) -> bool:
-        """Say whether the same plan comes again and again, so that a graph pays; a text's end does not."""
-        return self.budget <= kept and (self.distil or self.tokens >= LONG)
+    @property
+    def forward(self) -> "CyclePlan":
+        """What runs before the distillation: the same whatever is left, so a text's end shares its graph."""
+        return replace(self, distil=False, budget=0, recent=0)
+
+    @property
+    def distillation(self) -> "CyclePlan":
+        """What runs after the forward."""
+        now = self.fill + self.tokens
+        return replace(self, tokens=0, catalyst=0, scored=False, fill=now, follows=False)
+
+    @property
+    def is_long(self) -> bool:
+        """Say whether the forward is worth a graph, should it come again and again."""
+        return self.distil or self.tokens >= LONG

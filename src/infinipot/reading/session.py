@@ -4,7 +4,6 @@ Knows tokens, not text. Whatever repeats at fixed shapes is captured here.
 """
 
 from copy import copy
-from dataclasses import dataclass, field
 from functools import partial
 from typing import Self
 
@@ -24,16 +23,7 @@ from infinipot.reading.model import Model
 from infinipot.reading.plan import BLOCK, CAPTURE_AFTER, RECENT, CyclePlan
 from infinipot.reading.recording import Recording
 from infinipot.reading.stage import Stage
-from infinipot.reading.state import HeadAndTail, ReaderState
-
-
-@dataclass
-class Uncounted:
-    """Tokens that a captured graph wrote after a pot's last slot and the pot has not counted yet."""
-
-    count: int = 0
-    novelty: list[Tensor] = field(default_factory=list)  # [1] each, or none where nobody will ask
-    hidden: Tensor | None = None  # [1, 1, H] of the last token
+from infinipot.reading.state import HeadAndTail, ReaderState, Uncounted
 
 
 class PotSession:
@@ -58,7 +48,8 @@ class PotSession:
         self._pace: torch.cuda.Event | None = None  # when the last forward but one is done
 
     def _new_pot(self) -> Pot:
-        pot = self.model.new_pot(self.config.capacity, self.config.kept, self.mode)
+        config = self.config
+        pot = self.model.new_pot(config.capacity, config.kept, self.mode, config.pot_bits)
         pot.needs, pot.window = self.needs, self.policy.last if self.policy else 1
         pot.lengths = frozenset({1, BLOCK, min(BLOCK, self.config.capacity - self.config.kept)})
         return pot
@@ -157,10 +148,10 @@ class PotSession:
         plan = self._plan(len(tokens), distil, recent, budget or self.config.kept, scored)
         ids = self._ids([*tokens, *(self.catalyst if distil else [])])
         inputs = [ids] if self.state.last_hidden is None else [ids, self.state.last_hidden]
-        if self.graphs is not None and self.recording is None and plan.repeats(self.config.kept):
-            hidden = self.stage.run(self.pot, plan, inputs) if self.stage else self.repeat(plan, inputs)
+        if self.graphs is None or self.recording is not None or not plan.is_long:
+            hidden = self._plainly(plan, inputs)
         else:
-            hidden = self._run(plan, *inputs)
+            hidden = self.stage.run(self.pot, plan, inputs) if self.stage else self.repeat(plan, inputs)
         if tokens:
             self.state.pending, self.state.last_hidden = [], hidden.clone()
             self.held_words.add(tokens, self.pot)
@@ -169,12 +160,30 @@ class PotSession:
             self.state.tail_was_filled = plan.budget > self.config.kept
         return hidden
 
+    @torch.no_grad()
     def repeat(self, plan: CyclePlan, inputs: list[Tensor]) -> Tensor:
-        """Carry out a plan that comes again and again: captured before long, then replayed."""
-        compute = partial(self._run, plan)
+        """Carry out a plan that comes again and again: captured before long, then replayed.
+
+        Forward and distillation are graphs of their own: what is left at a text's end hardly comes twice,
+        but the forward before does, and it is what takes time and memory.
+        """
         if self.graphs is None:
-            return compute(*inputs)
-        return self.graphs.run(plan, inputs, compute, often=self.capture_after)  # type: ignore[no-any-return]
+            return self._plainly(plan, inputs)
+        compute, often = partial(self._scored_forward, plan), self.capture_after
+        hidden, *scores = self.graphs.run(plan.forward, inputs, compute, often)
+        if plan.distil and plan.budget <= self.config.kept:
+            self.graphs.run(plan.distillation, scores, partial(self._distil_by, plan), often)
+        elif plan.distil:
+            self._distil_by(plan, *scores)
+        return hidden  # type: ignore[no-any-return]  # a graph's results are untyped
+
+    @torch.no_grad()
+    def _plainly(self, plan: CyclePlan, inputs: list[Tensor]) -> Tensor:
+        """Carry out a plan without graphs; return the last token's hidden state."""
+        hidden = self._forward(plan, *inputs)
+        if plan.distil:
+            self.distil(plan.budget, plan.recent)
+        return hidden
 
     def _plan(self, tokens: int, distil: bool, recent: int, budget: int, scored: bool) -> CyclePlan:
         """Plan one forward of so many tokens from where the pot is now."""
@@ -183,18 +192,27 @@ class PotSession:
         now, catalyst = (first.fill, first.anchored, follows), len(self.catalyst) if distil else 0
         return CyclePlan(tokens, catalyst, distil, budget, recent, scored, *now)
 
-    @torch.no_grad()
-    def _run(self, plan: CyclePlan, ids: Tensor, before: Tensor | None = None) -> Tensor:
-        """Carry out a plan for ids [1, n] after the hidden state before them; return the last token's own."""
+    def _scored_forward(self, plan: CyclePlan, *inputs: Tensor) -> list[Tensor]:
+        """The forward's hidden state and, where a catalyst was run, the scores [L, B, Hkv, S] it gave."""
+        hidden = self._forward(plan, *inputs)
+        scores = [layer.catalyst for layer in self.pot.pot_layers if layer.catalyst is not None]
+        return [hidden, torch.stack(scores)] if plan.catalyst and scores else [hidden]
+
+    def _distil_by(self, plan: CyclePlan, scores: Tensor | None = None) -> None:
+        """Distil by scores that a graph may have written: where they lie is known to the pot only then."""
+        for layer, score in zip(self.pot.pot_layers, scores if scores is not None else (), strict=False):
+            layer.catalyst = score
+        self.distil(plan.budget, plan.recent)
+
+    def _forward(self, plan: CyclePlan, ids: Tensor, before: Tensor | None = None) -> Tensor:
+        """Write ids [1, n] after the hidden state before them; return the last token's own."""
         hidden, count = before if before is not None else torch.empty(0), plan.tokens
         if ids.shape[1]:
             with self.pot.writing(plan.catalyst, observing=plan.scored or "last" in self.needs):
                 hidden = self.model.forward(ids, self.pot)[:, :count]
         if count and plan.scored and "novelty" in self.needs:
             self.pot.note_novelty(self._novelty(hidden, ids[:, :count], before))
-        if plan.distil:
-            self.distil(plan.budget, plan.recent)
-        return hidden[:, -1:]
+        return hidden[:, -1:].clone()  # a view would keep a chunk's hidden states alive
 
     def distil(self, budget: int, recent: int = 0) -> None:
         """Reduce the pot to `budget` entries by the policy."""

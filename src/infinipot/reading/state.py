@@ -133,3 +133,12 @@ class ReaderState:
 def _is_tokens(found: object) -> TypeGuard[list[int]]:
     """Say whether this is a list of whole numbers."""
     return isinstance(found, list) and all(type(one) is int for one in found)
+
+
+@dataclass
+class Uncounted:
+    """Tokens that a captured graph wrote after a pot's last slot and the pot has not counted yet."""
+
+    count: int = 0
+    novelty: list[Tensor] = field(default_factory=list)  # [1] each, or none where nobody will ask
+    hidden: Tensor | None = None  # [1, 1, H] of the last token

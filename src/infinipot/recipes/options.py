@@ -37,6 +37,7 @@ _AMOUNT: dict[str, Any] = {
     "shown": "a quarter of `capacity`",
     "words": (("all", ALL),),
 }
+_BITS = "Bits of a pot's keys and values: 8 takes less than half the memory."
 _PROMPT = "general, general-1, general-2, question, padding, unrelated, or a text of your own."
 
 
@@ -53,6 +54,7 @@ SIZES = _named(  # fields of PotConfig by the same names, and `step`
     Option("recall", int, None, _PASSAGES, POT, applies="recalls", **_AMOUNT),
     Option("judge", int, None, _JUDGED, POT, applies="recalls", shown="0: words alone choose"),
     Option("tail", str, None, _END, POT, choices=("distil", "fill", "raw"), shown=THEIRS),
+    Option("pot_bits", int, None, _BITS, POT, metavar="8|16", shown="16", applies="sized"),
 )
 CHOICE = _named(  # how a method chooses what to keep; a setting of the policy by the same name, if it has one
     Option("catalyst", str, None, _PROMPT, POT, metavar="NAME|TEXT", shown="question in ask, else general"),

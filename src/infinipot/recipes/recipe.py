@@ -27,7 +27,9 @@ class Recipe:
 
     def __post_init__(self) -> None:
         self.policy()
-        self.mode()  # each checks its own settings
+        mode = self.mode()  # each checks its own settings
+        if self.config.pot_bits == 8:
+            mode.require_rounding()
 
     @classmethod
     def named(

@@ -20,7 +20,12 @@ from infinipot.store import open_store
 
 def build(settings: Settings) -> tuple[Engine, Recipe]:
     """Load the model of the settings, and the recipe it is served with."""
-    recipe = Recipe.named(settings.recipe, capacity=settings.capacity, recall=settings.recall)
+    sizes: dict[str, Any] = {
+        "capacity": settings.capacity,
+        "recall": settings.recall,
+        "pot_bits": settings.pot_bits,
+    }
+    recipe = Recipe.named(settings.recipe, **sizes)
     where = settings.model, settings.device, settings.dtype
     engine = open_engine(*where, weights=settings.weights, threads=settings.threads)
     return engine, replace(recipe, format=settings.format or engine.dialogue_format)

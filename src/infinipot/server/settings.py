@@ -24,6 +24,7 @@ GUESSED = f"a key of {{}} characters can be guessed: use {LEAST_KEY} or more, as
 OPEN = "ANYONE who can reach {} can use this server and its pots: give `api_key`, or leave out `host`"
 POTS, ACCESS, BOUNDS = "Pots", "Who may come", "Bounds"
 RECALL = replace(SIZES["recall"], group=POTS, least=0, metavar="TOKENS", words=())
+POT_BITS = replace(SIZES["pot_bits"], group=POTS)
 _SLOWER = "How many times as long tokens of answers may take while texts are read: more reads faster."
 _CHUNK = "Tokens read between two tokens of others, always so many; without it as `slowdown` allows."
 READ_CHUNK = Option("", int, None, _CHUNK, POTS, least=16, shown="what slowdown allows")
@@ -108,6 +109,7 @@ class Settings:
     model: str = _set(DEFAULT_MODEL, POTS, MODEL.help, short="m")
     recipe: str = _set("infinipot", POTS, "Method that bounds memory.", short="r")
     capacity: int = _set(DEFAULT_CAPACITY, POTS, "KV entries per layer and head of a pot.")
+    pot_bits: int | None = field(default=None, metadata={"option": POT_BITS})
     recall: int | None = field(default=None, metadata={"option": RECALL})
     format: Format | None = _set(None, POTS, FORMAT.help, choices=FORMAT.choices, shown=DIALOGUE)  # noqa: RUF009
     slots: int = _set(2, POTS, "Requests served at the same time.", least=1)

@@ -9,7 +9,8 @@ from typing import Any, Literal, Self
 
 from infinipot.errors import StoreError
 
-FORMAT = 2
+FORMAT = 3  # the newest that is understood here
+EXACT, ROUNDED = 2, 3  # the formats that are written: of pots of 16 bits, which older versions read, and of 8
 Encoding = Literal["exact", "int8"]
 _AGAIN = "make it again, or import a copy"
 _LONGEST = 256  # characters of a text in a card
@@ -39,7 +40,7 @@ class Card:
     encoding: Encoding = "exact"
     bytes: int = 0  # of all tensors as they are stored
     archive: str = ""  # what its archive is known by; empty where it has none
-    format: int = FORMAT
+    format: int = EXACT
 
     def to_json(self) -> dict[str, Any]:
         """Return the card as JSON-ready data, in the words of its own format."""

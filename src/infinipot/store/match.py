@@ -15,7 +15,7 @@ from infinipot.models import fingerprint
 from infinipot.reading.reader import Reader
 from infinipot.recipes.recipe import Recipe
 from infinipot.store.base import PotStore
-from infinipot.store.card import FORMAT, Card, Encoding, joined, now, plain
+from infinipot.store.card import EXACT, FORMAT, ROUNDED, Card, Encoding, joined, now, plain
 from infinipot.text.files import title
 
 if TYPE_CHECKING:
@@ -58,7 +58,7 @@ def card_of(
         tokenizer=fingerprint.tokenizer(engine.tokenizer),
         rope=fingerprint.rope(reader.pot, engine.model),
         dtype=fingerprint.dtype(engine.model),
-        recipe=recipe.describe(),
+        recipe=_described(recipe),
         tokens_read=step.tokens_read,
         cycles=step.cycles,
         fill=step.fill,
@@ -71,7 +71,14 @@ def card_of(
         infinipot=__version__,
         encoding=encoding,
         archive=reader.archive.digest if reader.archive else "",
+        format=ROUNDED if recipe.config.pot_bits == 8 else EXACT,
     )
+
+
+def _described(recipe: Recipe) -> dict[str, Any]:
+    """A recipe as a card holds it: older versions know no bits, and need none for 16 of them."""
+    told = recipe.describe()
+    return {name: value for name, value in told.items() if (name, value) != ("pot_bits", 16)}
 
 
 def recipe_of(card: Card) -> Recipe:
@@ -102,7 +109,8 @@ def mismatch(card: Card, engine: "Engine", recipe: Recipe) -> str:
         return f"{mixed}, use `dtype` {card.dtype}"
     if reason := _other_recipe(card.recipe, recipe.describe()):
         return reason
-    pot = engine.model.new_pot(recipe.config.capacity, recipe.config.kept, recipe.mode())
+    config = recipe.config
+    pot = engine.model.new_pot(config.capacity, config.kept, recipe.mode(), config.pot_bits)
     if card.rope != fingerprint.rope(pot, engine.model):
         return f"the pot was read with other RoPE positions {ours} configuration"
     return ""

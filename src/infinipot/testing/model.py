@@ -44,9 +44,10 @@ class ToyModel:
         self.embedding = weights(vocabulary)
         self.blocks = [{name: weights(rows) for name, rows in sizes.items()} for _ in range(layers)]
 
-    def new_pot(self, capacity: int, keep: int, mode: ReadingMode = DEFAULT_MODE) -> Pot:
+    def new_pot(self, capacity: int, keep: int, mode: ReadingMode = DEFAULT_MODE, bits: int = 16) -> Pot:
         """Return an empty pot with this model's layers."""
-        return Pot([LayerSpec(self.frequencies)] * self.layers, capacity, keep, mode)
+        spec = LayerSpec(self.frequencies, offset=torch.zeros(self.kv_heads, self.width))
+        return Pot([spec] * self.layers, capacity, keep, mode, bits)
 
     def forward(self, tokens: Tensor, pot: Pot | Rows) -> Tensor:
         """Write tokens [B, n] into the pot and return their hidden states [B, n, H]."""

@@ -78,9 +78,10 @@ def test_families_decode_the_same_at_fixed_shapes(family: str) -> None:
     same_pots(plain, static)
 
 
+@pytest.mark.parametrize("bits", [16, 8])
 @pytest.mark.parametrize("name", ["infinipot", "cap-only", "nuc-only", "sirllm", "streaming-llm", "swa"])
-def test_recipes_decode_the_same_at_fixed_shapes(name: str) -> None:
-    plain, static = pair(ToyModel(), name)
+def test_recipes_decode_the_same_at_fixed_shapes(name: str, bits: int) -> None:
+    plain, static = pair(ToyModel(), name, pot_bits=bits)
     for one in (plain, static):
         one.read(TEXT * 4)
         one.said = ["".join(one.chat("so?", Generation(30))) for _ in range(3)]
@@ -211,17 +212,19 @@ class Again:
 
     def replay(self) -> None:
         layers, pot = self.static.pot.pot_layers, self.static.pot
-        now = [(layer.fill, layer.tokens, layer.anchored) for layer in layers], pot.cycles
+        now = [(layer.fill, layer.tokens, layer.anchored, layer.catalyst) for layer in layers], pot.cycles
         for layer, (fill, _, anchored) in zip(layers, self.before, strict=True):
             layer.fill, layer.anchored = fill, anchored
-        self.out.copy_(self.compute())
+        for kept, new in zip(self.out or (), self.compute() or (), strict=True):
+            kept.copy_(new)
         for layer, numbers in zip(layers, now[0], strict=True):  # a replay tells the host nothing
-            layer.fill, layer.tokens, layer.anchored = numbers
+            layer.fill, layer.tokens, layer.anchored, layer.catalyst = numbers
         pot.cycles = now[1]
 
 
-def test_replayed_cycles_leave_the_pot_of_plain_ones() -> None:
-    plain, static = pair(ToyModel())
+@pytest.mark.parametrize("options", [{}, {"pot_bits": 8}, {"tail": "fill"}, {"novelty": 1.0}], ids=str)
+def test_replayed_cycles_leave_the_pot_of_plain_ones(options: dict) -> None:
+    plain, static = pair(ToyModel(), **options)
     static.session.capture_after = 1
     static.session.graphs = Replays(static.pot)
     for one in (plain, static):

@@ -8,9 +8,10 @@ import torch
 from infinipot.core import scores
 from infinipot.core.attention import _merged, attend_fixed
 from infinipot.core.columns import SLOTS
-from infinipot.core.cuda import kernels
+from infinipot.core.cuda import dispatch, kernels
 from infinipot.core.pot_layer import PotLayer
 from infinipot.core.rope import Rotation
+from infinipot.core.rounded_layer import RoundedLayer, buffer
 
 DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
 SHAPES = [(4, 2, 64), (9, 3, 64), (2, 2, 128)]  # query heads, KV heads, dimension
@@ -113,3 +114,92 @@ def test_two_attentions_as_one(rows):
     lse, other = some(2, 3, rows, dtype=torch.float32), some(2, 3, rows, 1, dtype=torch.float32)
     wanted = _merged(new.clone(), old, lse, other)
     assert close(kernels.merge(new, old, lse, other), wanted)
+
+
+# Pots in 8 bits --------------------------------------------------------------------
+
+
+def eight(fill: int, kv_heads: int, dim: int, slots: int = 96, bias: float = 0.0) -> RoundedLayer:
+    """A layer in 8 bits with an offset, filled by the plain path."""
+    rotation = Rotation(10000.0 ** (-torch.arange(0, dim, 2, device=DEVICE) / dim), 2 * slots)
+    made = RoundedLayer(slots, rotation, some(kv_heads, dim, dtype=torch.float32) + bias)
+    if fill:
+        dispatch_off(made, some(1, kv_heads, fill, dim), some(1, kv_heads, fill, dim))
+    return made
+
+
+def dispatch_off(layer: RoundedLayer, *entries: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    """Append by the plain path, on a GPU too; what it returns is copied out of the shared buffer."""
+    before, dispatch.KERNELS = dispatch.KERNELS, False
+    try:
+        keys, values = layer.append(*entries)
+        return keys.clone(), values.clone()
+    finally:
+        dispatch.KERNELS = before
+
+
+@pytest.mark.parametrize(("kv_heads", "dim"), [(2, 64), (1, 128)])
+@pytest.mark.parametrize("fill", [0, 20, 33])
+def test_a_chunk_in_8_bits_and_what_it_attends_to(kv_heads, dim, fill):
+    one = eight(fill, kv_heads, dim)
+    twin = one.copy()
+    keys, values = (some(1, 40, kv_heads, dim).transpose(1, 2) for _ in range(2))
+    if not one.keys.numel():
+        one._allocate(keys, values)
+    seen, turn = buffer(keys, values, one.capacity), one.rotation
+    kernels.widen(one.tensors(), one.offset, turn.cos, turn.sin, seen.keys, seen.values, one.fill)
+    into = (one.tensors(), one.offset, turn.cos, turn.sin, seen.keys, seen.values)
+    kernels.append_rounded(keys, values, *into, one.clock, one.fill)
+    found = [x[:, :, : fill + 40].clone() for x in (seen.keys, seen.values)]
+    for own, other in zip(found, dispatch_off(twin, keys, values), strict=True):
+        assert close(own, other)
+        assert torch.equal(own[:, :, fill:], other[:, :, fill:])
+    for name in ("keys", "values"):  # a sum in another order may round one step further
+        mine, theirs = (getattr(x, name)[:, :, : fill + 40].int() for x in (one, twin))
+        assert (mine - theirs).abs().max() <= 1, name
+        assert (mine != theirs).float().mean() < 0.01, name
+    for name in ("key_scale", "value_scale", "source", "novelty", "running"):
+        assert torch.allclose(
+            getattr(one, name)[:, :, : fill + 40], getattr(twin, name)[:, :, : fill + 40]
+        ), name
+
+
+def test_keeping_slots_in_8_bits_of_all_layers():
+    layers = [eight(90, 2, 64) for _ in range(3)]
+    twins = [one.copy() for one in layers]
+    slots = torch.rand(3, 1, 2, 90, device=DEVICE).topk(70).indices.sort().values
+    table = torch.stack([addresses(one.tensors()) for one in layers])
+    kernels.keep_rounded(table, slots, 96, 64, True)
+    for one, twin, chosen in zip(layers, twins, slots, strict=True):
+        twin.keep(chosen)
+        for own, other in zip(one.tensors(), twin.tensors(), strict=True):
+            assert torch.equal(own[:, :, :70], other[:, :, :70])
+
+
+@pytest.mark.parametrize(("heads", "kv_heads", "dim"), SHAPES)
+@pytest.mark.parametrize("fills", [(0, 3), (255, 256), (299, 300)])
+def test_one_new_token_a_pot_in_8_bits(heads, kv_heads, dim, fills):
+    slots = 300
+    layers = [eight(fill, kv_heads, dim, slots, bias=3.0) for fill in fills]
+    queries, fresh, values = (some(2, count, 1, dim) for count in (heads, kv_heads, kv_heads))
+    for row, one in enumerate(layers):
+        if not one.keys.numel():
+            one._allocate(fresh[row : row + 1], values[row : row + 1])
+    twins = [one.copy() for one in layers]
+    at = torch.tensor([one.addresses for one in layers], device=DEVICE).T.contiguous()
+    length, turn = torch.tensor(fills, device=DEVICE), layers[0].rotation
+    found = kernels.attend_rounded(queries, fresh, values, at, turn.cos, turn.sin, length, slots, dim**-0.5)
+    for row, fill in enumerate(fills):
+        here, own, twin = slice(row, row + 1), layers[row], twins[row]
+        if fill < slots:
+            seen = twin.write_at(length[here], fresh[here], values[here])
+        else:  # padding: nothing is written
+            seen = buffer(fresh[here], values[here], slots)
+            twin._widen(seen, slots)
+            seen = (seen.keys, seen.values)
+        wanted = attend_fixed(queries[here].double(), *(x.double() for x in seen), dim**-0.5, length[here])
+        assert close(found[row], wanted[0], 0.012)  # the new entry counts in 8 bits already
+        for mine, theirs in zip(own.tensors()[:4], twin.tensors()[:4], strict=True):
+            assert torch.allclose(
+                mine.float(), theirs.float(), atol=1.01 if mine.dtype == torch.int8 else 1e-6
+            )

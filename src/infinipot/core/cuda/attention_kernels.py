@@ -84,6 +84,15 @@ def _join(
     tl.store(out + (row * G + member) * D + column, joined.to(out.dtype.element_ty))
 
 
+def join(sums: Tensor, tops: Tensor, totals: Tensor, out: Tensor, group: int) -> Tensor:
+    """Put pieces [N Hkv, pieces, ROWS, ...] of attention together, into `out` [N, Hq, 1, D]."""
+    rows, pieces, _, dim = sums.shape
+    _join[(rows, group)](
+        sums, tops, totals, out, pieces, G=group, R=ROWS, D=dim, C=triton.next_power_of_2(pieces), num_warps=4
+    )
+    return out
+
+
 def attend_rows(
     queries: Tensor, keys: Tensor, values: Tensor, keys_at: Tensor, values_at: Tensor, length: Tensor,
     slots: int, scale: float,
@@ -104,10 +113,7 @@ def attend_rows(
         sums, tops, totals, scale, slots,
         KIND=HALF[keys.dtype], H=kv_heads, G=group, R=ROWS, D=dim, P=PIECE, N=64, num_warps=4, num_stages=3,
     )  # fmt: skip
-    _join[(many * kv_heads, group)](
-        sums, tops, totals, out, pieces, G=group, R=ROWS, D=dim, C=triton.next_power_of_2(pieces), num_warps=4
-    )
-    return out
+    return join(sums, tops, totals, out, group)
 
 
 # What the catalyst attends to ---------------------------------------------------

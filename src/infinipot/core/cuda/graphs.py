@@ -20,7 +20,7 @@ from infinipot.core.pot import Counters, Pot
 from infinipot.core.pot_layer import PotLayer
 
 SEEN = 4096  # keys that are counted at once: a server meets ever new ones
-MOST = 8  # graphs of one kind: the steady cycle and a few more, so that their memory is bounded too
+MOST = 12  # graphs of one pot: the steady cycle's two and a few more, so that their memory is bounded too
 
 
 def decode_obstacle(pot: Pot, device: torch.device) -> str:

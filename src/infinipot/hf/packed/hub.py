@@ -13,6 +13,7 @@ from torch import Tensor
 from infinipot.errors import ModelError
 from infinipot.hf.packed import load as packing
 from infinipot.hf.packed.blocks import Blocks, block_size, packed
+from infinipot.hf.packed.load import Fill
 
 WIDE, NARROW = 12, 3  # Q4_K wants 256 columns a block; Q4_1, 32, takes what is left
 
@@ -22,7 +23,7 @@ class Files:
     """Weights in safetensors files; a source for `load.fill`."""
 
     opened: dict[str, Any]  # the file of each name
-    kind: int
+    kind: int  # 0: nothing is rounded here
 
     def has(self, name: str) -> bool:
         """Say whether there is such a weight."""
@@ -35,6 +36,8 @@ class Files:
 
     def blocks(self, name: str) -> Blocks | None:
         """Return a weight rounded, where its width allows."""
+        if not self.kind:
+            return None
         found = self.values(name)
         kind = self.kind
         if kind == WIDE and found.shape[-1] % block_size(WIDE)[0]:
@@ -44,14 +47,18 @@ class Files:
         return packed(found, kind)
 
 
-def load_rounded(where: str, kind: int) -> Any:
-    """Return the model of a folder or a hub id with its matrices in a packed format."""
+def load_rounded(where: str, kind: int, dtype: torch.dtype = torch.float32, fill: Fill | None = None) -> Any:
+    """Return the model of a folder or a hub id with its matrices in a packed format.
+
+    `fill` puts the weights into their places on another device than the CPU.
+    """
     from transformers import AutoConfig, GenerationConfig
 
     folder = Path(where) if Path(where).is_dir() else _fetched(where)
-    model = packing.skeleton(AutoConfig.from_pretrained(folder), torch.float32)
+    model = packing.skeleton(AutoConfig.from_pretrained(folder), dtype)
     with ExitStack() as stack:
-        packing.fill(model, Files(_opened(folder, stack), kind), torch.float32, packed=True)
+        files = Files(_opened(folder, stack), kind)
+        fill(model, files) if fill else packing.fill(model, files, dtype, packed=True)
     if (folder / "generation_config.json").is_file():
         model.generation_config = GenerationConfig.from_pretrained(folder)
     return model

@@ -4,6 +4,7 @@ The skeleton has no weights, so nothing is held twice. Where the weights come fr
 of a hub model, is the source's business.
 """
 
+from collections.abc import Callable
 from typing import Any, Protocol
 
 import torch
@@ -20,6 +21,8 @@ from infinipot.hf.packed.modules import (
     Shared,
 )
 from infinipot.hf.speed.joint import TOGETHER
+
+Fill = Callable[[Any, "Source"], None]  # puts a source's weights into a model without any
 
 
 class Source(Protocol):

@@ -61,9 +61,9 @@ def use_threads(count: int | None) -> None:
 def prepare(model: HFModel, mixed: bool = False, fused: bool = False, packed: bool = False) -> str:
     """Make the model fast; return the name of what it computes in. Packed weights are so already."""
     name = str(model.model.dtype).removeprefix("torch.")
-    if model.obstacle or packed:
+    if model.obstacle or (packed and model.device.type != "cuda"):
         return name
-    if model.device.type == "cuda":
+    if model.device.type == "cuda":  # products in few bits are joint already, and are left alone by `join`
         fuse(model.decoder) if fused else join(model.decoder)
     elif model.device.type == "cpu" and name == "float32" and has_onednn():
         pack(model.model, model.decoder, torch.bfloat16 if mixed else torch.float32)

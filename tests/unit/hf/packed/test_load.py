@@ -126,8 +126,10 @@ def test_weights_that_cannot_be_held_are_refused_or_unpacked(monkeypatch: pytest
 
     with pytest.raises(ConfigError, match="unknown weights 'int3'"):
         chosen("int3")
-    with pytest.raises(ConfigError, match="int4 weights are for CPUs so far"):
-        chosen("int4", device="cuda")
+    with pytest.raises(ConfigError, match="int4 weights are for CPUs and CUDA cards"):
+        chosen("int4", device="mps")
+    assert chosen("int4", device="cuda").how == "Q4_K, as in the file"
+    assert chosen("int8", kind=10, device="cuda").how == "Q2_K rounded to int8"
     assert not chosen("auto", device="cuda").packed
     assert not chosen("auto", dtype=torch.bfloat16).packed
     monkeypatch.setattr(ggml, "find", lambda: "the package is not installed")

@@ -1,0 +1,108 @@
+"""Single kernels on a card: how near their reading of memory comes to a copy's, with other tiles too."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+
+from infinipot.core.cuda import attention_kernels, kernels, product_kernels, rounded_kernels
+from infinipot.core.rope import Rotation
+from infinipot.core.rounded_layer import RoundedLayer
+from infinipot.hf.cuda import fp8
+from infinipot.hf.cuda.grouped import Grouped
+
+WEIGHTS = {"qkv": (6144, 4096), "o": (4096, 4096), "gate and up": (28672, 4096), "down": (4096, 14336)}
+TILES = ((16, 512), (32, 512), (32, 1024), (64, 512), (64, 1024), (128, 1024))  # columns, programs wanted
+DOCUMENTS, SLOTS = 64, 4096
+
+
+def _milliseconds(run: Any) -> float:
+    from triton.testing import do_bench_cudagraph
+
+    return float(do_bench_cudagraph(run, rep=20))
+
+
+def fp8_ceiling(side: int) -> float:
+    """TFLOP/s of a large product in 8-bit floats with a scale a row."""
+    a, b = (torch.randn(side, side, device="cuda").to(fp8.KIND) for _ in range(2))
+    scale = torch.ones(side, 1, device="cuda")
+
+    def run() -> None:
+        torch._scaled_mm(
+            a, b.T, scale_a=scale, scale_b=scale.T, out_dtype=torch.bfloat16, use_fast_accum=True
+        )
+
+    return 2 * side**3 / 1e9 / _milliseconds(run)
+
+
+def _drawn(rows: int, columns: int, bits: int, device: torch.device) -> Grouped:
+    groups = columns // 64
+    scale = torch.rand(groups, rows, device=device).half() * 0.01
+    if bits == 4:
+        data = torch.randint(0, 255, (groups, rows, 32), device=device, dtype=torch.uint8)
+        return Grouped(data, scale, scale.clone(), 64)
+    return Grouped(
+        torch.randint(-127, 127, (groups, rows, 64), device=device, dtype=torch.int8), scale, None, 64
+    )
+
+
+def times(device: torch.device) -> dict[str, Any]:
+    """Microseconds, and GB/s where memory is the limit."""
+    found: dict[str, Any] = {}
+    for name, (rows, columns) in WEIGHTS.items():
+        for bits in (4, 8):
+            copies = [_drawn(rows, columns, bits, device) for _ in range(4)]  # more than the cache holds
+            for many in (1, 64) if name == "gate and up" else (1,):
+                x = torch.randn(many, columns, device=device).bfloat16()
+                best: tuple[float, str] = (float("inf"), "")
+                for tile in TILES:
+                    product_kernels.COLUMNS, product_kernels.PROGRAMS = tile
+
+                    def run(x: torch.Tensor = x, copies: list[Grouped] = copies) -> None:
+                        for one in copies:
+                            kernels.product(x, one.data, one.scale, one.least, one.group)
+
+                    ms = _milliseconds(run) / len(copies)
+                    found[f"{name} int{bits} x{many}, us, tile {tile}"] = 1000 * ms
+                    best = min(best, (ms, str(tile)))
+                product_kernels.COLUMNS, product_kernels.PROGRAMS = 32, 512
+                found[f"{name} int{bits} x{many}, GB/s at best {best[1]}"] = copies[0].nbytes / best[0] / 1e6
+            wide = torch.empty(rows, columns, device=device, dtype=torch.bfloat16)
+            one = copies[0]
+            ms = _milliseconds(lambda o=one, w=wide: kernels.unpack(o.data, o.scale, o.least, o.group, 0, w))
+            found[f"{name} int{bits} unpacked, GB/s"] = (one.nbytes + wide.nbytes) / ms / 1e6
+    return {**found, **_attention(device)}
+
+
+def _attention(device: torch.device, heads: int = 32, kv_heads: int = 8, dim: int = 128) -> dict[str, Any]:
+    """One new token for each of 64 pots: GB/s of what a layer holds."""
+    rotation = Rotation(500000.0 ** (-torch.arange(0, dim, 2, device=device) / dim), 2 * SLOTS)
+    length = torch.full((DOCUMENTS,), SLOTS - 2, device=device)
+    query = torch.randn(DOCUMENTS, heads, 1, dim, device=device).bfloat16()
+    new = torch.randn(DOCUMENTS, kv_heads, 1, dim, device=device).bfloat16()
+    entries = torch.randn(1, kv_heads, SLOTS - 2, dim, device=device).bfloat16()
+    layers = [
+        RoundedLayer(SLOTS, rotation, torch.zeros(kv_heads, dim, device=device)) for _ in range(DOCUMENTS)
+    ]
+    for one in layers:
+        one.append(entries, entries)
+    at = torch.tensor([one.addresses for one in layers], device=device).T.contiguous()
+    turn = (rotation.cos, rotation.sin)
+    found: dict[str, Any] = {}
+    held = sum(x.nbytes for one in layers for x in one.tensors()[:4])
+    before = rounded_kernels.AT_ONCE, rounded_kernels.STAGES
+    for tile in ((32, 2), (32, 3), (32, 4), (64, 2), (64, 3)):
+        rounded_kernels.AT_ONCE, rounded_kernels.STAGES = tile
+        ms = _milliseconds(lambda: kernels.attend_rounded(query, new, new, at, *turn, length, SLOTS, 0.1))
+        found[f"attention, 64 pots of 8 bits, GB/s, tile {tile}"] = held / ms / 1e6
+    rounded_kernels.AT_ONCE, rounded_kernels.STAGES = before
+    wide = [torch.randn(1, kv_heads, SLOTS, dim, device=device).bfloat16() for _ in range(2 * DOCUMENTS)]
+    keys, values = (
+        torch.tensor([x.data_ptr() for x in part], device=device) for part in (wide[::2], wide[1::2])
+    )
+    sixteen = _milliseconds(
+        lambda: attention_kernels.attend_rows(query, new, new, keys, values, length, SLOTS, 0.1)
+    )
+    found["attention, 64 pots of 16 bits, GB/s"] = sum(x.nbytes for x in wide) / sixteen / 1e6
+    return found

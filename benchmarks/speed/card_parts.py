@@ -1,0 +1,227 @@
+"""The parts of `benchmarks/card.py`: each is a function that returns numbers by name."""
+
+from __future__ import annotations
+
+import statistics
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from infinipot.bench.plan import Plan
+from infinipot.bench.subject import Subject, open_subject
+from infinipot.bench.systems import Pots
+from infinipot.reading.answer import answer_all
+from infinipot.reading.sampling import Generation
+from infinipot.recipes.recipe import Recipe
+from speed import card_kernels
+from speed.ceilings import ceilings
+
+GB = 1e9
+Found = dict[str, Any]
+
+
+class Setting:
+    """What a part measures on."""
+
+    def __init__(self, shape: str, device: str, length: int, longest: int) -> None:
+        self.shape, self.device, self.length, self.longest = shape, device, length, longest
+        self.capacity = 4096 if device == "cuda" else 256
+
+    def subject(self, weights: str = "full") -> Subject:
+        """The model."""
+        dtype = "bfloat16" if self.device == "cuda" else "float32"
+        plan = Plan(random=self.shape, device=self.device, dtype=dtype, weights=weights)
+        return open_subject(plan)
+
+    def recipe(self, **options: Any) -> Recipe:
+        """The recipe that is measured."""
+        return Recipe.named(capacity=self.capacity, **options)
+
+
+def run(part: str, shape: str, device: str, length: int, longest: int) -> Found:
+    """Measure one part."""
+    setting = Setting(shape, device, length, longest)
+    name, _, kind = part.partition("-")
+    if name == "documents":
+        return documents(setting, int(kind or 16))
+    return PARTS[name](setting, *((kind or "full",) if name in ("read", "decode") else ()))
+
+
+def _timed(subject: Subject, recipe: Recipe, length: int, new_tokens: int = 64) -> Found:
+    """One text: seconds to its first token, and of a decoded token; memory beyond the weights."""
+    system = Pots(subject, recipe)
+    system.warm_up(length, new_tokens)
+    subject.sweep()
+    running = system.run(length, new_tokens)
+    try:
+        while True:
+            next(running)
+    except StopIteration as done:
+        found = done.value
+    told = {name: found[name] for name in ("first_token_s", "reading_s", "decode_ms", "engine", "cycles")}
+    told["pot_gb"] = found["cache_bytes"] / GB
+    for name, value in subject.peak().items():
+        told[name.replace("_bytes", "_gb")] = value / GB
+    return told
+
+
+def tests(_: Setting) -> Found:
+    """Every test on a card, by the runner that needs no pytest."""
+    runner = Path(__file__).parents[2] / "tests" / "gpu" / "run.py"
+    done = subprocess.run([sys.executable, str(runner)], capture_output=True, text=True, check=False)
+    print(done.stdout, done.stderr)
+    lines = [line for line in done.stdout.splitlines() if line.startswith(("passed", "FAILED"))]
+    failed = [line.split()[-1] for line in lines if line.startswith("FAILED")]
+    return {"passed": len(lines) - len(failed), "failed_tests": ", ".join(failed)}
+
+
+def limits(setting: Setting) -> Found:
+    """What the card can do."""
+    device = torch.device(setting.device)
+    found: Found = ceilings(device, torch.bfloat16 if setting.device == "cuda" else torch.float32)
+    if setting.device == "cuda" and torch.cuda.get_device_capability() >= (8, 9):
+        found["fp8_tflops"] = card_kernels.fp8_ceiling(8192)
+    return found
+
+
+def read(setting: Setting, weights: str) -> Found:
+    """A long text to its first token."""
+    subject = setting.subject(weights)
+    found = _timed(subject, setting.recipe(), setting.length)
+    return {**found, "weights_gb": subject.weight_bytes / GB, "held": subject.held or "bfloat16"}
+
+
+def decode(setting: Setting, weights: str) -> Found:
+    """A decoded token, for pots of both kinds."""
+    subject, found = setting.subject(weights), {}
+    for bits in (16, 8):
+        told = _timed(subject, setting.recipe(pot_bits=bits), 4 * setting.capacity, 128)
+        found |= {f"{name}, pot of {bits} bits": told[name] for name in ("decode_ms", "pot_gb", "engine")}
+    return {**found, "weights_gb": subject.weight_bytes / GB}
+
+
+def documents(setting: Setting, bits: int, count: int = 64, new_tokens: int = 64) -> Found:
+    """Many answers at once, as a share of what reading weights and pots takes at copy speed."""
+    subject = setting.subject()
+    recipe = setting.recipe(pot_bits=bits)
+    first = subject.reader(recipe)
+    for _ in first.reading_tokens([subject.text(4 * setting.capacity)]):
+        pass
+    readers = [first.fork() for _ in range(count)]
+    prompts = [subject.text(16, seed=n) for n in range(count)]
+    steps: list[float] = []
+    for _ in range(2):  # the first time is for capturing
+        moments, last = [], time.perf_counter()
+        for index, _token in answer_all([one.fork() for one in readers], prompts, Generation(new_tokens)):
+            if index == count - 1:
+                subject.synchronize()
+                moments.append(time.perf_counter() - last)
+                last = time.perf_counter()
+        steps = moments[8:]
+    step = statistics.median(steps)
+    layer = first.pot.pot_layers[0]
+    entry = (
+        layer.keys[0, :, 0].nbytes
+        + layer.values[0, :, 0].nbytes
+        + (8 * layer.keys.shape[1] if bits == 8 else 0)
+    )
+    fill = first.pot.fill + 16 + new_tokens // 2
+    embedding = subject.bare.get_input_embeddings().weight
+    moved = subject.weight_bytes - embedding.nbytes + count * len(first.pot.pot_layers) * fill * entry
+    copy = ceilings(subject.device, subject.dtype)["copy_gb_s"] * GB
+    rate, bound = count / step, count / (moved / copy)
+    told = {"tokens_s": rate, "bound_tokens_s": bound, "share_of_bound": rate / bound, "step_ms": 1000 * step}
+    return {**told, "fill": fill, "pot_gb": first.pot.nbytes / GB}
+
+
+def memory(setting: Setting) -> Found:
+    """Memory beyond the weights, whatever the length."""
+    subject, found = setting.subject(), {}
+    for length in (16384, setting.length, setting.longest):
+        told = _timed(subject, setting.recipe(), length, 16)
+        for name in ("reserved_gb", "allocated_gb", "first_token_s"):
+            if name in told:
+                found[f"{name} at {length}"] = told[name]
+    return found
+
+
+def small(setting: Setting) -> Found:
+    """A million tokens on a card of 8 GB, with weights in 4 bits."""
+    if setting.device == "cuda":
+        whole = torch.cuda.get_device_properties(0).total_memory
+        torch.cuda.set_per_process_memory_fraction(8 * GB / whole)
+    subject, found = setting.subject("int4"), {}
+    for bits in (16, 8):
+        told = _timed(
+            subject, setting.recipe(pot_bits=bits), setting.longest if bits == 16 else setting.length
+        )
+        found |= {f"{name}, pot of {bits} bits": value for name, value in told.items()}
+    if setting.device == "cuda":
+        free, whole = torch.cuda.mem_get_info()
+        found["all_memory_gb"] = torch.cuda.max_memory_reserved() / GB
+        found["card_used_gb"] = (whole - free) / GB
+    return {**found, "weights_gb": subject.weight_bytes / GB}
+
+
+@contextmanager
+def _patched(module: Any, name: str, value: Any) -> Iterator[None]:
+    before = getattr(module, name)
+    setattr(module, name, value)
+    try:
+        yield
+    finally:
+        setattr(module, name, before)
+
+
+def suspects(setting: Setting) -> Found:
+    """The same text, each time with one thing switched off or other than it is."""
+    from infinipot.core import scores
+    from infinipot.reading import held_words
+
+    subject, found = setting.subject(), {}
+    length = setting.length
+
+    def timed(name: str, **options: Any) -> None:
+        told = _timed(subject, setting.recipe(**options), length, 16)
+        for what in ("reading_s", "first_token_s", "reserved_gb"):
+            if what in told:
+                found[f"{what}: {name}"] = told[what]
+
+    timed("as it is")
+    with _patched(held_words, "LEAST", 2**40):
+        timed("words are not followed")
+    timed("a text's end is distilled", tail="distil")
+    timed("scores are not pooled", pool=1)
+    timed("no novelty", novelty=0.0)
+    timed("no catalyst", novelty=1.0)
+    with _patched(scores, "DEVICE_LOGITS", scores.DEVICE_LOGITS // 2):
+        timed("half as many logits at once")
+    with _patched(scores, "DEVICE_LOGITS", scores.DEVICE_LOGITS * 4):
+        timed("four times as many logits at once")
+    timed("pot of 8 bits", pot_bits=8)
+    timed("as it is, again")
+    return found
+
+
+def kernels(setting: Setting) -> Found:
+    """Single kernels, with other tiles too."""
+    return card_kernels.times(torch.device(setting.device)) if setting.device == "cuda" else {}
+
+
+PARTS: dict[str, Callable[..., Found]] = {
+    "tests": tests,
+    "ceilings": limits,
+    "read": read,
+    "decode": decode,
+    "documents": documents,
+    "memory": memory,
+    "small": small,
+    "suspects": suspects,
+    "kernels": kernels,
+}

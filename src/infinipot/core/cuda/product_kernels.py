@@ -1,0 +1,148 @@
+"""Triton kernels for weights in few bits: products for few tokens, and whole rows unpacked for many.
+
+A weight [N, K] lies in groups of G columns: data [K / G, N, bytes], so that what one program reads of a group
+is in one piece, with a scale and perhaps a least value for each row of a group. Two values share a byte in 4
+bits: column j of the group in its low half, column j + G / 2 in its high half. Each kernel has a slow twin in
+plain torch (`hf.cuda.grouped`) that is its oracle.
+"""
+
+import torch
+import triton
+import triton.language as tl
+from torch import Tensor
+
+LEAST_ROWS = 16  # of a product: what the matrix units take
+COLUMNS = 32  # of the output a program computes
+PROGRAMS = 512  # wanted at least, to keep a large chip busy with reading
+BLOCK = 32  # rows a program unpacks
+FP8_LARGEST = tl.constexpr(448.0)  # of float8_e4m3fn
+
+
+@triton.jit
+def _product(
+    x, data, scale, least, out, rows, columns, width, splits,
+    G: tl.constexpr, FOUR: tl.constexpr, LEAST: tl.constexpr, R: tl.constexpr, N: tl.constexpr,
+):  # fmt: skip
+    """One block of columns of x times the weight, over every `splits`th group.
+
+    Whole numbers go into the product as they are, exactly; scales are applied to its float32 sums.
+    """
+    block, split = tl.program_id(0), tl.program_id(1)
+    row, column = tl.arange(0, R), block * N + tl.arange(0, N)
+    there, known = (row < rows)[:, None], column < columns
+    kind = x.dtype.element_ty
+    total = tl.zeros((R, N), tl.float32)
+    for group in range(split, width // G, splits):
+        at = group * columns + column
+        if FOUR:
+            half = tl.arange(0, G // 2)
+            packed = tl.load(data + at.to(tl.int64)[:, None] * (G // 2) + half, mask=known[:, None], other=0)
+            from_x = x + row[:, None] * width + group * G + half
+            low = tl.load(from_x, mask=there, other=0.0)
+            high = tl.load(from_x + G // 2, mask=there, other=0.0)
+            part = tl.dot(low, tl.trans((packed & 15).to(kind)))
+            part += tl.dot(high, tl.trans((packed >> 4).to(kind)))
+            amount = tl.sum(low.to(tl.float32), 1) + tl.sum(high.to(tl.float32), 1)
+        else:
+            inner = tl.arange(0, G)
+            whole = tl.load(data + at.to(tl.int64)[:, None] * G + inner, mask=known[:, None], other=0)
+            low = tl.load(x + row[:, None] * width + group * G + inner, mask=there, other=0.0)
+            part = tl.dot(low, tl.trans(whole.to(kind)))
+            amount = tl.sum(low.to(tl.float32), 1)
+        total += part * tl.load(scale + at, mask=known, other=0.0).to(tl.float32)[None, :]
+        if LEAST:
+            low_end = tl.load(least + at, mask=known, other=0.0).to(tl.float32)
+            total += amount[:, None] * low_end[None, :]
+    to = out + (split * rows + row)[:, None] * columns + column
+    tl.store(to, total.to(out.dtype.element_ty), mask=there & known[None, :])
+
+
+@triton.jit
+def _sum(parts, out, size, splits, N: tl.constexpr):
+    """The sum of all splits' parts."""
+    at = tl.program_id(0) * N + tl.arange(0, N)
+    here = at < size
+    total = tl.zeros((N,), tl.float32)
+    for split in range(splits):
+        total += tl.load(parts + split * size + at, mask=here, other=0.0)
+    tl.store(out + at, total.to(out.dtype.element_ty), mask=here)
+
+
+def product(x: Tensor, data: Tensor, scale: Tensor, least: Tensor | None, group: int) -> Tensor:
+    """x [rows, K] times a grouped weight [N, K], for few rows. Oracle: `Grouped.unpacked` and a product."""
+    rows, width = x.shape
+    columns, blocks = data.shape[1], triton.cdiv(data.shape[1], COLUMNS)
+    splits = max(1, min(8, PROGRAMS // blocks, width // group))
+    out = torch.empty(rows, columns, dtype=x.dtype, device=x.device)
+    parts = out if splits == 1 else torch.empty(splits, rows, columns, dtype=torch.float32, device=x.device)
+    _product[(blocks, splits)](
+        x.contiguous(), data, scale, scale if least is None else least, parts, rows, columns, width, splits,
+        G=group, FOUR=data.dtype == torch.uint8, LEAST=least is not None,
+        R=max(LEAST_ROWS, triton.next_power_of_2(rows)), N=COLUMNS, num_warps=4, num_stages=4,
+    )  # fmt: skip
+    if splits > 1:
+        _sum[(triton.cdiv(out.numel(), 512),)](parts, out, out.numel(), splits, N=512, num_warps=4)
+    return out
+
+
+@triton.jit
+def _unpack(
+    data, scale, least, out, first, count, columns, width,
+    G: tl.constexpr, FOUR: tl.constexpr, LEAST: tl.constexpr, N: tl.constexpr,
+):  # fmt: skip
+    block, group = tl.program_id(0), tl.program_id(1)
+    place = block * N + tl.arange(0, N)
+    known = place < count
+    at = group * columns + first + place
+    kind = out.dtype.element_ty
+    size = tl.load(scale + at, mask=known, other=0.0).to(tl.float32)[:, None]
+    low_end = tl.zeros((N, 1), tl.float32)
+    if LEAST:
+        low_end = tl.load(least + at, mask=known, other=0.0).to(tl.float32)[:, None]
+    to = out + place.to(tl.int64)[:, None] * width + group * G
+    if FOUR:
+        half = tl.arange(0, G // 2)
+        packed = tl.load(data + at.to(tl.int64)[:, None] * (G // 2) + half, mask=known[:, None], other=0)
+        low = (packed & 15).to(tl.float32) * size + low_end
+        high = (packed >> 4).to(tl.float32) * size + low_end
+        tl.store(to + half, low.to(kind), mask=known[:, None])
+        tl.store(to + G // 2 + half, high.to(kind), mask=known[:, None])
+    else:
+        inner = tl.arange(0, G)
+        whole = tl.load(data + at.to(tl.int64)[:, None] * G + inner, mask=known[:, None], other=0)
+        tl.store(to + inner, (whole.to(tl.float32) * size + low_end).to(kind), mask=known[:, None])
+
+
+def unpack(data: Tensor, scale: Tensor, least: Tensor | None, group: int, first: int, out: Tensor) -> Tensor:
+    """Rows from `first` on of a grouped weight, as many as `out` [n, K] has. Oracle: `Grouped.unpacked`."""
+    count, width = out.shape
+    _unpack[(triton.cdiv(count, BLOCK), width // group)](
+        data, scale, scale if least is None else least, out, first, count, data.shape[1], width,
+        G=group, FOUR=data.dtype == torch.uint8, LEAST=least is not None, N=BLOCK, num_warps=4,
+    )  # fmt: skip
+    return out
+
+
+@triton.jit
+def _round_rows(x, out, scale, width, N: tl.constexpr):
+    row = tl.program_id(0).to(tl.int64)
+    largest = tl.zeros((N,), tl.float32)
+    for start in range(0, width, N):
+        at = start + tl.arange(0, N)
+        part = tl.load(x + row * width + at, mask=at < width, other=0.0).to(tl.float32)
+        largest = tl.maximum(largest, tl.abs(part))
+    size = tl.maximum(tl.max(largest, 0) / FP8_LARGEST, 1e-12)
+    tl.store(scale + row, size)
+    for start in range(0, width, N):
+        at = start + tl.arange(0, N)
+        part = tl.load(x + row * width + at, mask=at < width, other=0.0).to(tl.float32)
+        tl.store(out + row * width + at, (part / size).to(out.dtype.element_ty), mask=at < width)
+
+
+def round_rows(x: Tensor) -> tuple[Tensor, Tensor]:
+    """Rows [n, K] in float8_e4m3fn with their scales [n, 1]. Oracle: `hf.cuda.fp8.rounded_rows`."""
+    rows, width = x.shape
+    out = torch.empty(rows, width, dtype=torch.float8_e4m3fn, device=x.device)
+    scale = torch.empty(rows, 1, dtype=torch.float32, device=x.device)
+    _round_rows[(rows,)](x.contiguous(), out, scale, width, N=1024, num_warps=4)
+    return out, scale
