@@ -1,6 +1,7 @@
 # On a machine with only Python 3.11+ and make:
 #   make demo        read a long text in a small pot and answer questions about it
 #   make test        lint, types, architecture, tests of every module: under ten minutes on two cores
+#   make figures     every number of the documentation, computed again from the raw files
 #   make test-long   what waits, kills or opens: real models, Ray, browsers, pages of the docs, load
 PYTHON ?= python3
 VENV   ?= .venv
@@ -13,7 +14,7 @@ PYTEST  = $(BIN)/python -m pytest
 # One process a core and one thread a process: toy models are too small to share.
 SPREAD := -n logical --maxprocesses 8 --dist loadfile
 
-.PHONY: setup demo test test-long test-no-bfloat16 test-gpu chromium lint types bench docs oracle clean
+.PHONY: setup demo test test-long test-no-bfloat16 test-gpu chromium lint types figures bench docs oracle clean
 
 setup: $(STAMP)
 
@@ -28,7 +29,7 @@ $(STAMP): pyproject.toml constraints.txt
 demo: setup
 	$(BIN)/infinipot demo
 
-test: setup lint types
+test: setup lint types figures
 	$(PYTEST) $(SPREAD) -m '$(QUICK)'
 
 # Coverage is measured here, since it costs time: in all at least `fail_under`, and something of every module.
@@ -55,6 +56,9 @@ lint: setup
 
 types: setup
 	$(BIN)/mypy
+
+figures: setup  ## fails where README or docs print another number than docs/results says
+	$(BIN)/python benchmarks/figures.py
 
 bench: setup  ## the figures of the README that need no GPU
 	$(BIN)/python benchmarks/bench.py --chunk 2048+2048 --peers transformers

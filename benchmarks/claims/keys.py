@@ -1,0 +1,186 @@
+"""What the documentation says of pass keys: docs/results.md, docs/choosing.md, ADR 14 and ADR 15."""
+
+from __future__ import annotations
+
+from functools import partial
+
+from claims.checks import Says
+from claims.raw import Three, chance, rows_of
+
+KNOWN, UNKNOWN = "question", "general"
+LONG = [1024 * k for k in (128, 256, 1024)]
+GRIDS = ("passkey", "passkey-more", "essays", "essays-more")
+
+
+def claimed(says: Says) -> None:
+    _table(partial(says, "docs/results.md"))
+    _differences(partial(says, "docs/results.md"))
+    _kept(says)
+    _pooled(says)
+    _small_model(says)
+
+
+def _found(cell: str, *grids: str) -> list[int]:
+    return [number for grid in grids for number in rows_of(f"grids/{grid}").right(cell)]
+
+
+def _less(grid: str, cell: str, other: str) -> Three:
+    return rows_of(f"grids/{grid}").less(f"{cell}", other)
+
+
+def _table(says: partial[None]) -> None:
+    short, four = ("passkey-more", "essays-more"), "| {} of {} | {} of {} | {} of {} | {} of {} |"
+    for catalyst, word in ((KNOWN, "known"), (UNKNOWN, "unknown")):
+        cell = f"infinipot 4096 {catalyst}"
+        says(f"| InfiniPot, question {word} | | {{}} of {{}} | | {{}} of {{}} |", *_found(cell, *short))
+    rows = {
+        "InfiniPot, question known": "infinipot 4096 tail=distil question",
+        "InfiniPot, question unknown": "infinipot 4096 tail=distil general",
+        "without novelty (`cap-only`), question known": "cap-only 4096 tail=distil question",
+        "without novelty, question unknown": "cap-only 4096 tail=distil general",
+        "without CR-RoPE, question known": "no-cr-rope 4096 tail=distil question",
+        "without catalyst and novelty (`ccd`)": "ccd 4096 tail=distil",
+    }
+    for label, cell in rows.items():
+        says(f"| {label} {four}", *_found(cell, *GRIDS))
+    for catalyst, word in ((KNOWN, "known"), (UNKNOWN, "unknown")):
+        found = _found(f"infinipot 4096 tail=distil pool=1 {catalyst}", "passkey", *short)
+        says(f"| scores not pooled, question {word} | {{}} of {{}} | {{}} of {{}} | | {{}} of {{}} |", *found)
+    says("| *for comparison: whole cache* | | {} of {} | | {} of {} |", *_found("full", *short))
+
+
+def _differences(says: partial[None]) -> None:
+    base, unknown = "infinipot 4096 tail=distil question", "infinipot 4096 tail=distil general"
+    rope, ccd, novel = (
+        "no-cr-rope 4096 tail=distil question",
+        "ccd 4096 tail=distil",
+        "cap-only 4096 tail=distil question",
+    )
+    three = "{:.1f} ({:.1f} to {:.1f})"
+    noise, essays, more = rows_of("grids/passkey"), rows_of("grids/essays"), rows_of("grids/essays-more")
+    at_1m = noise.right(rope, length=LONG[-1])
+    words = f"Without CR-RoPE {three}: at 1M none of its three keys was found."
+    says(words, *noise.less(rope, base), holds=at_1m == (0, 3))
+    says(f"Without catalyst and novelty {three}. Novelty and pooling", *noise.less(ccd, base))
+    alike = [
+        noise.less(f"{cell} {KNOWN}", base)[0]
+        for cell in ("cap-only 4096 tail=distil", "infinipot 4096 tail=distil pool=1")
+    ]
+    says("Novelty and pooling make no difference there.", holds=not any(alike))
+    late = [essays.right(novel, length=length) for length in LONG[1:]]
+    told = sum(right for right, _ in late), sum(count for _, count in late)
+    says(f"Without novelty {three}: at 256K and 1M {{}} of {{}} found.", *essays.less(novel, base), *told)
+    lost = [essays.right(rope, length=length)[0] for length in LONG[1:]]
+    says(f"Without CR-RoPE {three}: none found from 256K on.", *essays.less(rope, base), holds=not any(lost))
+    says(f"Without catalyst and novelty {three}. - *Essays", *essays.less(ccd, base))
+    few = more.less(novel, base)
+    says(f"Without novelty {three}, not more than chance.", *few, holds=chance(few))
+    says(
+        f"Not pooled {three}: in natural text", *more.less("infinipot 4096 tail=distil pool=1 question", base)
+    )
+    bare, kept = "infinipot 4096 tail=distil pool=1 question", "cap-only 4096 tail=distil pool=1 question"
+    found = *more.right(kept), more.right(bare)[0]
+    says("without it {} of {} instead of {}, by rows", *found)
+    says("by rows {:.1f} more ({:.1f} to {:.1f} more).", *more.less(kept, bare))
+    mean, low, high = more.less("full", base)
+    says("The whole cache is {:.1f} below ({:.1f} to {:.1f} below):", -mean, -low, -high)
+    window = [more.right("full", length=1024 * k) for k in (4, 8, 16, 32)]
+    inside = sum(right for right, _ in window), sum(count for _, count in window)
+    words = "it finds {} of {} up to the model's window of 32K and {} of {} at 64K"
+    says(words, *inside, *more.right("full", length=65536))
+    mean, low, high = more.less("infinipot 4096 general", "infinipot 4096 question")
+    says("{:.1f} below the question known ({:.1f} to {:.1f} below).", -mean, -low, -high)
+    without, fitted = (
+        more.less("cap-only 4096 tail=distil general", unknown),
+        more.less("infinipot 4096 general", unknown),
+    )
+    told = without[0], -without[1], without[2], *fitted
+    words = (
+        "Without novelty {:.1f} above ({:.1f} below to {:.1f} above) and fitted {:.1f} above ({:.1f} "
+        "to {:.1f} above)"
+    )
+    says(
+        f"{words} InfiniPot not fitted: neither is more than chance.",
+        *told,
+        holds=chance(without) and chance(fitted),
+    )
+
+
+def _kept(says: Says) -> None:
+    """|C|/|M| in essays, in docs/results.md and docs/choosing.md."""
+    essays, cell = rows_of("grids/essays-more"), "infinipot 4096{} tail=distil{} {}"
+    sizes = (" keep=1024", "", " keep=3072")
+    found = {
+        (pool, catalyst): [essays.right(cell.format(size, pool, catalyst))[0] for size in sizes]
+        for pool in ("", " pool=1")
+        for catalyst in (KNOWN, UNKNOWN)
+    }
+    words = (
+        "pooled: {}, {} and {} of 60 keys with the question known for 1/4, 1/2 and 3/4, and {}, {} "
+        "and {} with it unknown;"
+    )
+    says("docs/results.md", words, *found["", KNOWN], *found["", UNKNOWN])
+    words = "unknown; not pooled {}, {} and {}, and {}, {} and {}."
+    says("docs/results.md", words, *found[" pool=1", KNOWN], *found[" pool=1", UNKNOWN])
+    words = "more was better in essays: {}, {} and {} keys of {} with 1,024, 2,048 and 3,072 of 4,096 kept"
+    says("docs/choosing.md", words, *found[" pool=1", KNOWN], 60)
+    words = "Pooled, {}, {} and {}; with the question unknown {}, {} and {}, where only the step from 1,024"
+    says("docs/choosing.md", words, *found["", KNOWN], *found["", UNKNOWN])
+    few, half, many = (cell.format(size, " pool=1", KNOWN) for size in sizes)
+    steps = essays.less(half, few)[1] > 0 and essays.less(many, half)[1] > 0
+    says("docs/choosing.md", "(by rows both steps exclude chance)", holds=steps)
+    few, half, many = (cell.format(size, "", UNKNOWN) for size in sizes)
+    first = essays.less(half, few)[1] > 0 and chance(essays.less(many, half))
+    says("docs/choosing.md", "where only the step from 1,024 excludes chance", holds=first)
+
+
+def _pooled(says: Says) -> None:
+    """Pooling in docs/choosing.md, ADR 14 and ADR 15."""
+    essays, adr = rows_of("grids/essays-more"), "docs/adr/0014-pooled-scores.md"
+    rows = {
+        "pooled over 7": "infinipot 4096 tail=distil {}",
+        "not pooled": "infinipot 4096 tail=distil pool=1 {}",
+        "not pooled, novelty 0": "cap-only 4096 tail=distil pool=1 {}",
+        "not pooled, 3,072 of 4,096 kept": "infinipot 4096 keep=3072 tail=distil pool=1 {}",
+        "pooled over 7, 3,072 kept": "infinipot 4096 keep=3072 tail=distil {}",
+        "pooled over 7, novelty 0": "infinipot 4096 tail=distil novelty=0 {}",
+    }
+    for label, cell in rows.items():
+        found = [essays.right(cell.format(catalyst))[0] for catalyst in (KNOWN, UNKNOWN)]
+        says(adr, f"| {label} | {{}} | {{}} |", *found)
+    found = [
+        essays.right(f"infinipot 4096 tail=distil{pool} {c}")[0]
+        for c in (KNOWN, UNKNOWN)
+        for pool in (" pool=1", "")
+    ]
+    words = "it took the keys found from {} to {} of {} with the question known and from {} to {} without"
+    says("docs/choosing.md", words, *found[:2], 60, *found[2:])
+    far = rows_of("grids/essays")
+    says(
+        adr,
+        "({} of {}, one trial a cell). In noise both find all.",
+        *far.right("infinipot 4096 tail=distil question"),
+    )
+    both = [far, rows_of("grids/essays-more")]
+    at_64k = [one.right("infinipot 4096 tail=distil general", length=65536) for one in both]
+    beyond = [far.right("infinipot 4096 tail=distil general", length=length) for length in LONG]
+    told = sum(right for right, _ in at_64k), sum(count for _, count in at_64k)
+    none = not any(right for right, _ in beyond)
+    words = "{} of {} found at 64K, none of {} at 128K, 256K and 1M."
+    says(adr, words, *told, sum(count for _, count in beyond), holds=none)
+    fitted = [
+        essays.right(f"infinipot 4096{tail} {c}") for c in (KNOWN, UNKNOWN) for tail in ("", " tail=distil")
+    ]
+    words = "{} of {} fitted or not with the question known, {} and {} of {} with it unknown"
+    numbers = *fitted[0], fitted[2][0], *fitted[3]
+    says("docs/adr/0015-what-fits-where-a-text-ends.md", words, *numbers, holds=fitted[0] == fitted[1])
+
+
+def _small_model(says: Says) -> None:
+    small = rows_of("passkey-smollm2-fit").right("infinipot 2048 question")
+    says("docs/results.md", "two trials a cell, {} of {} found", *small)
+    says("docs/choosing.md", "`smollm2` in noise found {} of {} keys with it", *small)
+    says("docs/choosing.md", "in a pot of 2,048 with `smollm2`, {} of {} found;", *small)
+    noise = rows_of("grids/passkey-more").right("infinipot 4096 question")
+    says("docs/choosing.md", "`qwen2.5-coder-1.5b`, {} of {} ([results]", *noise)
+    says("docs/adr/0015-what-fits-where-a-text-ends.md", "two CPU cores: {} of {} fitted", *small)

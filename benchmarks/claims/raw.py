@@ -1,0 +1,84 @@
+"""The raw files under `docs/results`, and the few ways in which the documentation counts and averages them.
+
+Means and intervals are those of `infinipot report`: this module computes nothing of its own.
+"""
+
+from __future__ import annotations
+
+import json
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from infinipot.eval.results import Estimate, Series, bootstrapped, estimate, load, macro, sections
+
+RESULTS = Path(__file__).parents[2] / "docs" / "results"
+Three = tuple[float, float, float]  # a mean and its interval, times 100
+FEW = 10  # rows of a task below which no average may hang on it
+
+
+@cache
+def document(name: str) -> Any:
+    """Return a JSON file."""
+    return json.loads((RESULTS / name).read_text("utf-8"))
+
+
+@cache
+def rows_of(*names: str) -> Rows:
+    """Return the rows of one run, or of several as one report has them."""
+    return Rows(*names)
+
+
+class Rows:
+    """The rows of some runs of one task, cell by cell."""
+
+    def __init__(self, *names: str) -> None:
+        (self.section,) = sections(load([RESULTS / name for name in names], mix=len(names) > 1)[0])
+
+    def cell(self, name: str) -> Series:
+        """Return the rows of a cell; one of several runs is known by how its name begins."""
+        return {one.name.partition(" · ")[0]: one for one in self.section.series}[name]
+
+    def right(self, cell: str, **facts: Any) -> tuple[int, int]:
+        """Return how many answers are right, and of how many."""
+        scores = self.cell(cell).scores(**facts)
+        return round(sum(scores)), len(scores)
+
+    def mean(self, cell: str, **facts: Any) -> Three:
+        """Return the mean over rows."""
+        return three(estimate(self.cell(cell).scores(**facts)))
+
+    def average(self, cell: str, least: int = 0) -> Three:
+        """Return the mean over tasks that have at least so many rows, twins of LongBench-E joined."""
+        return three(macro([scores for scores in self.by_task(cell).values() if len(scores) >= least]))
+
+    def parts(self, cell: str) -> Three:
+        """Return the mean over the parts as they are in the rows, LongBench-E's apart."""
+        names = dict.fromkeys(row["facts"]["task"] for row in self.cell(cell).rows)
+        return three(self.cell(cell).mean([{"task": name} for name in names]))
+
+    def by_task(self, cell: str) -> dict[str, list[float]]:
+        """Return the scores of each task, twins of LongBench-E joined."""
+        found: dict[str, list[float]] = {}
+        for row in self.cell(cell).rows:
+            if row["score"] is not None:
+                found.setdefault(row["facts"]["task"].removesuffix("_e"), []).append(row["score"])
+        return found
+
+    def less(self, cell: str, other: str) -> Three:
+        """Return by how much a cell is above another one, row by row, on the rows both have."""
+        there = {row["example"]: row["score"] for row in self.cell(other).rows}
+        rows = [row for row in self.cell(cell).rows if row["score"] is not None]
+        both = [row for row in rows if there.get(row["example"]) is not None]
+        return three(bootstrapped([row["score"] - there[row["example"]] for row in both]))
+
+
+def three(found: Estimate | None) -> Three:
+    """Return an estimate times 100."""
+    assert found is not None
+    return 100 * found.mean, 100 * found.low, 100 * found.high
+
+
+def chance(found: Three) -> bool:
+    """Say whether a difference may be chance: its interval has 0 in it."""
+    return found[1] <= 0 <= found[2]

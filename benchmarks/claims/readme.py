@@ -1,0 +1,57 @@
+"""What README.md says."""
+
+from __future__ import annotations
+
+from claims.checks import Says
+from claims.raw import chance, document, rows_of
+
+PAGE = "README.md"
+
+
+def claimed(says: Says) -> None:
+    longbench, noise, essays = (
+        rows_of(f"grids/{name}") for name in ("longbench", "passkey-more", "essays-more")
+    )
+    ours, unknown = "infinipot 4096 by-task", "infinipot 4096 general"
+    stream = "streaming-llm 4096 step=256"
+    beside = [longbench.mean(cell)[0] for cell in ("full", "truncate 4096", stream)]
+    rows = longbench.right(ours)[1]
+    says(PAGE, "| LongBench, mean of {} rows, questions known while reading |", rows)
+    says(PAGE, "| {:.1f} (95%: {:.1f} to {:.1f}) | whole cache {:.1f},", *longbench.mean(ours), beside[0])
+    says(PAGE, "truncation {:.1f}, StreamingLLM {:.1f} |", *beside[1:])
+    says(PAGE, "| the same, questions not known | {:.1f} ({:.1f} to {:.1f}) |", *longbench.mean(unknown))
+
+    found = [noise.right(f"infinipot 4096 {catalyst}") for catalyst in ("question", "general")]
+    words = "| {} of {}, question known or not | whole cache {} of {} |"
+    says(PAGE, words, *found[0], *noise.right("full"), holds=found[0] == found[1])
+    within = [essays.right("full", length=1024 * k) for k in (4, 8, 16, 32)]
+    inside = sum(right for right, _ in within), sum(count for _, count in within)
+    known = (*essays.right("infinipot 4096 question"), *essays.right("full"), *inside)
+    words = (
+        "| a key in essays, question known | {} of {} | whole cache {} of {}: {} of {} inside the "
+        "model's window"
+    )
+    says(PAGE, words, *known)
+    says(PAGE, "of 32K, {} of {} at 64K |", *essays.right("full", length=65536))
+    novel = essays.right("cap-only 4096 tail=distil general")
+    words = "| a key in essays, question not known | {} of {} | without novelty {} of {} |"
+    says(PAGE, words, *essays.right(unknown), *novel)
+    far = [
+        rows_of("grids/essays").right("infinipot 4096 tail=distil general", length=2**n) for n in (17, 18, 20)
+    ]
+    says(PAGE, "no key was found beyond 64K", holds=not any(right for right, _ in far))
+
+    bench = document("bench-llama-3-8b-h200-128k.json")["rows"]
+    times = [value for row in bench for value in (row["first_token_s"], row["decode_ms"])]
+    words = (
+        "first token after 128K | {:.2f} s, {:.1f} ms a token | transformers {:.1f} s, {:.0f} ms, in "
+        "the same run |"
+    )
+    says(PAGE, words, *times)
+
+    less = {cell: longbench.less(cell, ours) for cell in ("full", "truncate 4096", stream)}
+    told = [(abs(mean), abs(low), high) for mean, low, high in less.values()]
+    says(PAGE, "tell InfiniPot from none of the three", holds=all(map(chance, less.values())))
+    says(PAGE, "the whole cache is {:.1f} below it ({:.1f} below to {:.1f} above), truncation", *told[0])
+    says(PAGE, "truncation {:.1f} ({:.1f} below to {:.1f} above), StreamingLLM", *told[1])
+    says(PAGE, "at a time, {:.1f} ({:.1f} below to {:.1f} above)", *told[2])

@@ -1,0 +1,228 @@
+"""What the documentation says of speed and memory: docs/results.md, docs/how-it-works.md, ADR 9, ADR 10."""
+
+from __future__ import annotations
+
+import re
+from functools import partial
+from typing import Any
+
+from claims.checks import Says
+from claims.raw import RESULTS, document, rows_of
+
+K, GB = 1024, 1e9
+
+
+def claimed(says: Says) -> None:
+    _card(partial(says, "docs/results.md"))
+    _again(partial(says, "docs/results.md"))
+    _kernels(partial(says, "docs/adr/0009-kernels-and-tables-of-addresses.md"))
+    _processor(says)
+    _products(partial(says, "docs/adr/0010-products-in-bfloat16-on-a-cpu.md"))
+    _memory(says)
+
+
+def _bench(name: str, system: str, length: int) -> dict[str, Any]:
+    rows = document(f"bench-{name}.json")["rows"]
+    return next(row for row in rows if (row["system"], row["length"]) == (system, length))
+
+
+def _card(says: partial[None]) -> None:
+    card = partial(_bench, "llama-3-8b-h200")
+    ours = {k: card("infinipot", k * K) for k in (16, 128, 1024)}
+    theirs = {k: card("transformers", k * K) for k in (16, 128, 1024)}
+    first = "first_token_s"
+    says("| first token after 16K tokens | {:.2f} s | {:.2f} s |", ours[16][first], theirs[16][first])
+    says("| first token after 128K | {:.2f} s | {:.1f} s |", ours[128][first], theirs[128][first])
+    needs = re.search(r"its cache needs ([\d.]+) GB", theirs[1024]["failed"])
+    assert needs
+    says(
+        "| first token after 1M | {:.1f} s | does not fit: its cache needs {:.0f} GB |",
+        ours[1024][first],
+        float(needs[1]),
+    )
+    both = ours[128], theirs[128]
+    says("| reading at 128K | {:,.0f} tokens/s | {:,.0f} tokens/s |", *(row["tokens_s"] for row in both))
+    says("| a decoded token after 128K | {:.2f} ms | {:.1f} ms |", *(row["decode_ms"] for row in both))
+    reserved = (row["reserved_bytes"] / GB for row in both)
+    says("| memory reserved beyond the weights at 128K | {:.2f} GB | {:.1f} GB |", *reserved)
+    eight = document("bench-llama-3-8b-h200.json")["documents"][1]
+    says("| eight documents answered at once, against one | {:.2f} x | |", eight["times_one"])
+    said = _bench("qwen-h200", "infinipot", 1024 * K)[first]
+    says("has its first token after 1M tokens in {:.1f} s", said)
+
+
+def _again(says: partial[None]) -> None:
+    later = document("bench-llama-3-8b-h200-128k.json")
+    ours, theirs = later["rows"]
+    words = (
+        "first token after {:.2f} s against {:.1f} s, {:.1f}% of the card's matmul ceiling, {:.2f} "
+        "ms a token,"
+    )
+    says(words, ours["first_token_s"], theirs["first_token_s"], 100 * ours["matmul_share"], ours["decode_ms"])
+    words = (
+        "eight documents {:.2f} x one, and {:.2f} GB reserved beyond the weights, {:.2f} GB of them "
+        "in use at most"
+    )
+    used = ours["reserved_bytes"] / GB, ours["allocated_bytes"] / GB
+    says(words, later["documents"][1]["times_one"], *used)
+
+    for name, words in (
+        (
+            "llama-3-8b-h200",
+            "reading {:.3f} x ({:.3f} to {:.3f}), decoding {:.4f} x, first token {:.3f} x, medians of {}",
+        ),
+        (
+            "cpu",
+            "gave {:.3f} x reading ({:.2f} to {:.2f} over {} rounds), {:.2f} x the time of a decoded token "
+            "({:.2f} to {:.2f}) and {:.3f} x",
+        ),
+    ):
+        found = document(f"compare-{name}.json")
+        times = {what: one["after_over_before"] for what, one in found["speed"].items()}
+        read, token, first = times["tokens_s"], times["decode_ms"], times["first_token_s"]
+        rounds, reading = len(found["rounds"]), (read["median"], read["least"], read["most"])
+        if name == "cpu":
+            says(words, *reading, rounds, token["median"], token["least"], token["most"], first["median"])
+        else:
+            same = {one[what] for one in found["same"].values() for what in ("answer", "slots", "logits")}
+            says(words, *reading, token["median"], first["median"], rounds)
+            says("logits, kept slots, answers and saved pots were identical", holds=same == {"identical"})
+
+
+def _kernels(says: partial[None]) -> None:
+    found = document("bench-llama-3-8b-h200.json")
+    ours, theirs = (_bench("llama-3-8b-h200", who, 128 * K) for who in ("infinipot", "transformers"))
+    first, peer = ours["first_token_s"], theirs["first_token_s"]
+    words = (
+        "first token after 128K tokens {:.2f} s, {:.2f} x sooner than transformers with full KV in "
+        "the same run ({:.1f} s);"
+    )
+    says(words, first, peer / first, peer)
+    ceiling = found["ceilings"]
+    words = (
+        "reading at {:.1f}% of the matmul ceiling of the run ({:.0f} TFLOP/s; {:.0f}% of what the "
+        "card sustains for seconds, {:.0f});"
+    )
+    shares = 100 * ours["matmul_share"], ceiling["matmul_tflops"], 100 * ours["matmul_share_sustained"]
+    says(words, *shares, ceiling["matmul_tflops_sustained"])
+    every = [_bench("llama-3-8b-h200", "infinipot", k * K) for k in (16, 128, 1024)]
+    token = {f"{row['decode_ms']:.2f}" for row in every}
+    words = "1M tokens {:.1f} s; {:.2f} ms a decoded token after 16K, 128K and 1M;"
+    says(words, every[2]["first_token_s"], ours["decode_ms"], holds=len(token) == 1)
+    share = found["shares"][0]
+    words = (
+        "distillation with the catalyst's tokens {:.1f}% of a cycle, novelty {:.1f}%; eight "
+        "documents at once {:.2f} x"
+    )
+    parts = 100 * share["distillation_share"], 100 * share["novelty_share"]
+    says(words, *parts, found["documents"][1]["times_one"])
+    qwen = _bench("qwen-h200", "infinipot", 1024 * K)
+    says("weights: {:.0f}K tokens/s, 1M tokens in {:.1f} s.", qwen["tokens_s"] / 1000, qwen["first_token_s"])
+    says("The pot is {:.2f} GB.", ours["cache_bytes"] / GB)
+    reserved = [row["reserved_bytes"] for row in every]
+    words = "torch keeps {:.2f} GB reserved at 16K, 128K and 1M alike (within {:.1f}%)"
+    says(words, reserved[1] / GB, 0.5, holds=max(reserved) / min(reserved) < 1.005)
+    says("A cycle of {:.0f} ms has", 56, holds=55 < share["complete_ms"] < 57)
+    says("of {:.2f} ms a token", ours["decode_ms"])
+
+
+def _processor(says: Says) -> None:
+    found = document("bench-cpu-mixed.json")["side_by_side"]
+    read, token = found["reading"]["infinipot"], found["decoding"]["infinipot"]
+    reading = read["tokens_s"], *(read["times_as_fast_as"][who] for who in ("transformers", "llama.cpp"))
+    decoding = token["tokens_s"], *(token["times_as_fast_as"][who] for who in ("transformers", "llama.cpp"))
+    words = "cached | {:.0f} tokens/s: {:.2f} x transformers (float32), {:.2f} x llama.cpp (Q4_1) |"
+    says("docs/results.md", words, *reading)
+    words = "| decoding at 4,096 | {:.1f} tokens/s: {:.2f} x transformers, {:.2f} x llama.cpp |"
+    says("docs/results.md", words, *decoding)
+    adr = "docs/adr/0010-products-in-bfloat16-on-a-cpu.md"
+    says(adr, "cached {:.0f} tokens/s, {:.2f} x plain transformers in float32", *reading[:2])
+    says(adr, "and {:.2f} x llama.cpp (Q4_1);", reading[2])
+    says(adr, "decoding at 4,096 {:.1f} tokens/s, {:.2f} x transformers and {:.2f} x llama.cpp.", *decoding)
+    mixed = document("mixed.json")
+    slots = 100 * mixed["slots_in_common_after_all_cycles"]
+    says("docs/results.md", "| kept slots in common with float32 after 16K tokens | {:.1f}% |", slots)
+    says("docs/footguns.md", "{:.1f}% of slots in common after 16K tokens", slots)
+    says("docs/models.md", "16K tokens {:.1f}% of the kept slots are the same", slots)
+    says(adr, "thousand tokens in a pot of 2,048 {:.1f}% of all kept slots are those of float32.", slots)
+    words = (
+        "by {:.3f} of a mean {:.2f} (correlation {:.4f}) and the likeliest next token is the same "
+        "for {:.1f}% of tokens"
+    )
+    novelty = mixed["novelty_mean_difference"], mixed["novelty_mean"], mixed["novelty_correlation"]
+    says(adr, words, *novelty, 100 * mixed["same_likeliest_token"])
+    bits = document("bits-smollm2.json")
+    words = "Of {} tokens written one by one, as in an answer, {:.1f}% have the same likeliest next token,"
+    says("docs/models.md", words, bits["answer_tokens"], 100 * bits["same_likeliest_token"])
+    words = "the mean divergence is {:.4f} nats ({:.2f} at most)"
+    says("docs/models.md", words, bits["divergence_mean_nats"], bits["divergence_most_nats"])
+    says(
+        "docs/models.md",
+        "all kept slots are those of full weights",
+        holds=bits["slots_in_common_after_all_cycles"] == 1,
+    )
+
+
+def _products(says: partial[None]) -> None:
+    found = document("cpu.json")
+    products, attention = found["products_gflops, 2048 x 576 x 1536"], found["attention_gflops"]
+    words = "{:.0f} GFLOP/s in torch's own layout, {:.0f} by oneDNN, {:.0f} by oneDNN in bfloat16."
+    says(words, *(products[name] for name in ("float32, torch", "float32, oneDNN", "bfloat16, oneDNN")))
+    flash, causal = attention["float32"], attention["float32, causal, half of the work"]
+    says("is no faster ({:.0f} against {:.0f})", attention["bfloat16"], flash)
+    says("kernel gives {:.0f} GFLOP/s ({:.0f} where it is causal)", flash, causal)
+    profile = (RESULTS / "cpu-profile.txt").read_text("utf-8").split("Ten tokens")
+    share = [re.search(r"flash_attention_for_cpu +([\d.]+)% +([\d.]+)", part) for part in profile]
+    products_ms = re.search(r"mkldnn::_linear_pointwise +[\d.]+% +([\d.]+)ms", profile[1])
+    assert share[0]
+    assert share[1]
+    assert products_ms
+    says("attention in float32 is now {:.0f}% of a cycle", float(share[0][1]))
+    decoded = document("bench-cpu-mixed.json")["side_by_side"]["decoding"]["infinipot"]["seconds"]
+    took = 1000 * sorted(decoded)[0]
+    spent = float(products_ms[1]) / 10, float(share[1][2]) / 10
+    says("Of a decoded token's {:.0f} ms products take {:.0f} and attention {:.0f};", took, *spent)
+    says("the rest, some {:.0f} ms,", took - sum(spent))
+    one = found["one_token_products_ms"]
+    says("Weights in int8 would save {:.0f} ms.", one["bfloat16"] - one["int8"])
+
+
+def _memory(says: Says) -> None:
+    short, long = document("memory.json")["rows"]
+    peaks = long["peak_memory_bytes"] / GB, short["peak_memory_bytes"] / GB
+    says(
+        "docs/results.md",
+        "| peak memory, 104K tokens against 10K, float32 | {:.2f} GB against {:.2f} GB |",
+        *peaks,
+    )
+    says("docs/how-it-works.md", "104K tokens against 10K | {:.2f} GB against {:.2f} GB at the peak", *peaks)
+    demo, fitted = document("demo.json"), document("demo-fit.json")
+    cache = demo["pot_bytes"] / GB, demo["full_kv_bytes"] / GB
+    words = "{:,} tokens read | pot {:.2f} GB; the whole cache would be {:.2f} GB"
+    says("docs/how-it-works.md", words, demo["tokens_read"], *cache)
+    right = [sum(fact["pot_right"] for fact in one["facts"]) for one in (demo, fitted)]
+    cut = sum(fact["truncated_right"] for fact in demo["facts"])
+    words = "{:,} tokens in a pot of 2,048 | {:.0f} s; {} of {} facts, truncated {} of {} |"
+    says("docs/results.md", words, demo["tokens_read"], demo["seconds"], right[0], 3, cut, 3)
+    adr = "docs/adr/0015-what-fits-where-a-text-ends.md"
+    says(adr, "it told {} of {} facts fitted", right[1], 3)
+    says(adr, "and {} of {} settled, so the demo does not fit.", right[0], 3)
+    rows = [_bench("llama-3-8b-h200", "infinipot", k * K)["reserved_bytes"] / GB for k in (16, 128, 1024)]
+    words = "16K to 1M tokens | {:.2f} to {:.2f} GB beyond the weights"
+    says("docs/how-it-works.md", words, min(rows), max(rows))
+    share = document("bench-llama-3-8b-h200.json")["shares"][0]
+    words = "The catalyst and the choice of slots take {:.1f}% of a cycle on an H200, novelty {:.1f}%"
+    says("docs/how-it-works.md", words, 100 * share["distillation_share"], 100 * share["novelty_share"])
+    run, limit = rows_of("cpu-128k").cell("infinipot 2048 question").rows, document("cpu-128k/limit.json")
+    found, count = rows_of("cpu-128k").right("infinipot 2048 question")
+    speed = sum(row["tokens_read"] for row in run) / sum(row["seconds"]["read"] for row in run)
+    words = (
+        "under a kernel limit of {:.0f} GB, the key at 10%, 50%, 90% | **{} of {} found**; {:.0f} "
+        "tokens/s, {:.2f} GB at the peak |"
+    )
+    says("docs/results.md", words, limit["limit_bytes"] / GB, found, count, speed, limit["peak_bytes"] / GB)
+    lost, peak = (
+        rows_of("cpu-1m-fit").right("infinipot 2048 question"),
+        document("cpu-1m-fit/limit.json")["peak_bytes"],
+    )
+    says("docs/results.md", "| **not found**; {:.2f} GB at the peak |", peak / GB, holds=lost == (0, 1))

@@ -1,0 +1,106 @@
+"""Every figure that the documentation prints, computed again from the raw files in `docs/results`.
+
+    python benchmarks/figures.py        # make figures
+
+The modules of `claims/` say what README.md, docs/*.md and docs/adr print: a phrase of the page, and for each
+number in it an expression over raw files. A number that is not what the expression gives is told as
+file:line with both. So is a phrase that the page no longer has, and a number that looks measured
+(`claims/page.py`) but that no phrase has and `claims/exceptions.toml` does not excuse.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import tomllib
+from collections.abc import Sequence
+from importlib import import_module
+from pathlib import Path
+from pkgutil import iter_modules
+from typing import Any
+
+import claims
+from claims.page import Page
+
+ROOT = Path(__file__).parents[1]
+EXCEPTIONS = Path(__file__).parent / "claims" / "exceptions.toml"
+
+
+class Checker:
+    """Compares what is claimed with what the pages print; `problems` has a line for each difference."""
+
+    def __init__(self, root: Path = ROOT) -> None:
+        paths = [
+            root / "README.md",
+            *sorted((root / "docs").glob("*.md")),
+            *sorted(root.glob("docs/adr/*.md")),
+        ]
+        self.pages = {name: Page(path, name) for path in paths for name in [str(path.relative_to(root))]}
+        self.problems: list[str] = []
+        self.checked = 0
+        self._known: set[tuple[str, int]] = set()  # page and place of each number that was checked or excused
+
+    def says(self, name: str, phrase: str, *values: Any, holds: bool = True) -> None:
+        """Check a phrase of a page with its numbers; `holds` is whether what its words say is so."""
+        page = self.pages[name]
+        places = page.places(phrase, values)
+        if not places:
+            self.problems.append(f"{name}: nowhere says: {phrase!r} with {values}")
+        for place in places:
+            for one in place:
+                self.checked += 1
+                self._known.add((name, one.at))
+                if not one.agrees:
+                    where, right = f"{name}:{page.line(one.at)}", " or ".join(one.right)
+                    self.problems.append(f"{where}: printed {one.text}, recomputed {right}: {phrase!r}")
+        if not holds:
+            self.problems.append(f"{name}: the raw files do not say so: {phrase!r}")
+
+    def excuse(self, name: str, phrase: str) -> None:
+        """Leave out the numbers of a phrase, or of a whole page where there is none."""
+        page = self.pages[name]
+        places = page.spans(phrase) if phrase else [(0, len(page.text))]
+        if not places:
+            self.problems.append(f"{EXCEPTIONS.name}: {name} no longer says {phrase!r}")
+        for start, end in places:
+            self._known |= {(name, at) for at in range(start, end)}
+
+    def uncovered(self) -> list[str]:
+        """Return a line for each number that looks measured and that nothing accounts for."""
+        found = []
+        for name, page in self.pages.items():
+            for at, text in page.figures():
+                if (name, at) not in self._known:
+                    line = page.line(at)
+                    told = page.text.splitlines()[line - 1].strip()
+                    found.append(f"{name}:{line}: {text} has no raw file behind it: {told[:100]}")
+        return found
+
+
+def check(root: Path = ROOT) -> Checker:
+    """Check every claim and every exception."""
+    checker = Checker(root)
+    for module in iter_modules(claims.__path__, "claims."):
+        if claimed := getattr(import_module(module.name), "claimed", None):
+            claimed(checker.says)
+    for one in tomllib.loads(EXCEPTIONS.read_text("utf-8"))["exception"]:
+        for phrase in one.get("phrases", [""]):
+            checker.excuse(one["page"], phrase)
+    return checker
+
+
+def main(words: Sequence[str] | None = None) -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.parse_args(words)
+    checker = check()
+    problems = [*checker.problems, *checker.uncovered()]
+    for line in problems:
+        print(line)
+    print(f"{checker.checked} figures recomputed, {len(problems)} problems", file=sys.stderr)
+    raise SystemExit(1 if problems else 0)
+
+
+if __name__ == "__main__":
+    main()
