@@ -35,8 +35,8 @@ from infinipot.cli.inspect import PAPER, recipes
 from infinipot.engine import Engine, open_engine
 from infinipot.errors import ConfigError, InfiniPotError
 from infinipot.eval import manifest as manifests
+from infinipot.eval.estimates import bootstrapped
 from infinipot.eval.evaluate import model_facts
-from infinipot.eval.results import bootstrapped
 from infinipot.eval.tasks.longbench import LongBench, names
 from infinipot.eval.tasks.task import Example
 from infinipot.inspect.findings import findings

@@ -31,8 +31,7 @@ from infinipot.eval.evaluate import Evaluation, Workers, evaluate
 from infinipot.eval.folder import read_rows
 from infinipot.eval.grid import Grid
 from infinipot.eval.results import summary
-from infinipot.eval.tasks.facts import half
-from infinipot.eval.tasks.task import Example, make
+from infinipot.eval.tasks.task import Example, half, make
 
 QA = "narrativeqa,qasper,multifieldqa_en,hotpotqa,2wikimqa,musique"
 QA += ",qasper_e,multifieldqa_en_e,hotpotqa_e,2wikimqa_e"

@@ -11,7 +11,7 @@ from typing import Any
 
 from claims.checks import Says
 from claims.raw import RESULTS, document, three
-from infinipot.eval.results import bootstrapped
+from infinipot.eval.estimates import bootstrapped
 from paper.averages import Averages, averages
 
 TASKS = ("hotpotqa", "narrativeqa")

@@ -5,7 +5,8 @@ from __future__ import annotations
 from functools import partial
 
 from claims.checks import Says
-from claims.raw import FEW, Three, chance, rows_of
+from claims.raw import Three, chance, rows_of
+from infinipot.eval.estimates import FEW
 
 GRID = "grids/longbench"
 OURS, UNKNOWN = "infinipot 4096 by-task", "infinipot 4096 general"

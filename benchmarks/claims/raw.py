@@ -10,11 +10,11 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from infinipot.eval.results import Estimate, Series, bootstrapped, estimate, load, macro, sections
+from infinipot.eval.estimates import Estimate, estimate, macro, paired
+from infinipot.eval.results import Series, load, sections
 
 RESULTS = Path(__file__).parents[2] / "docs" / "results"
 Three = tuple[float, float, float]  # a mean and its interval, times 100
-FEW = 10  # rows of a task below which no average may hang on it
 
 
 @cache
@@ -67,10 +67,7 @@ class Rows:
 
     def less(self, cell: str, other: str) -> Three:
         """Return by how much a cell is above another one, row by row, on the rows both have."""
-        there = {row["example"]: row["score"] for row in self.cell(other).rows}
-        rows = [row for row in self.cell(cell).rows if row["score"] is not None]
-        both = [row for row in rows if there.get(row["example"]) is not None]
-        return three(bootstrapped([row["score"] - there[row["example"]] for row in both]))
+        return three(paired(self.cell(cell).by_example(), self.cell(other).by_example()))
 
 
 def three(found: Estimate | None) -> Three:

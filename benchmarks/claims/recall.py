@@ -8,7 +8,7 @@ from statistics import median
 
 from claims.checks import Says
 from claims.raw import RESULTS, Rows, Three, chance, document, rows_of, three
-from infinipot.eval.results import bootstrapped
+from infinipot.eval.estimates import bootstrapped
 
 PURE, PASSAGES, BOTH = (
     "infinipot 4096 general",

@@ -14,8 +14,9 @@ import typer
 from infinipot.cli import given as g
 from infinipot.cli.expand import Given, with_options
 from infinipot.cli.screen import BAR, ELAPSED, LEFT, bars, draw, note, plain_table, print_json
+from infinipot.common.suggest import find
 from infinipot.errors import ConfigError
-from infinipot.eval.tasks.task import make, task_options, tasks
+from infinipot.eval.tasks.task import ALL, PARTS, make, task_options, tasks
 from infinipot.recipes.option import Option
 from infinipot.recipes.options import CHOICE, DECLARED, ENGINE, FORMAT, JSON, RECIPE, SET
 
@@ -33,8 +34,10 @@ _PROMPTS = (
 CATALYST = replace(CHOICE["catalyst"], help=_PROMPTS, shown="the task's", group=GRID, many=True)
 LISTED = tuple(one for one in (RECIPE, *DECLARED.values()) if one.name != "catalyst")
 SETS = replace(SET, help="Setting of a recipe, e.g. heavy=4,64.", metavar="NAME=VALUES", group=GRID)
+PART = Option("part", str, ALL, "Half of the set: choose settings on tune, show report.", RUN, choices=PARTS)
 RUNNING = (
     Option("limit", int, None, "Examples of each part of the task.", RUN, least=1, shown="all"),
+    PART,
     Option("seed", int, 0, "Draws keys and hay.", RUN, least=0),
     Option("out", Path, None, "Folder of the run: new, or one to go on with.", RUN, shown="results/TASK"),
 )
@@ -46,12 +49,13 @@ WORK = (
     Option("workers", int, None, "On a Ray cluster.", RUN, least=1, shown="one a GPU, else one a node"),
     Option("batch", int, None, _BATCH, RUN, least=1, shown="8 on a GPU, else 1"),
 )
+TASKS = tuple(one for one in task_options() if one.name != PART.name)  # every task has its halves
 GRIDS = (*(one.listed(GRID) for one in LISTED), CATALYST, SETS)
 Folders = Annotated[list[Path], typer.Argument(metavar="DIR...", help="Folders of runs.")]
 Name = Annotated[str, typer.Argument(metavar="TASK", help=f"{', '.join(tasks())}.")]
 
 
-@with_options(*GRIDS, *task_options(), *RUNNING, *ENGINE, FORMAT, *WORK, JSON)
+@with_options(*GRIDS, *TASKS, *RUNNING, *ENGINE, FORMAT, *WORK, JSON)
 def evaluate(task: Name, *, given: Given) -> None:
     """Measure recipes on a task: every recipe with every combination of the options that apply to it.
 
@@ -62,10 +66,11 @@ def evaluate(task: Name, *, given: Given) -> None:
     from infinipot.eval.folder import read_rows
     from infinipot.eval.results import summary
 
-    made = make(task, given.of(task_options()), given["seed"])
-    grid = grid_of(given, tasks()[task].catalyst)
-    out = given["out"] or Path("results") / task
-    wanted = Evaluation(made, grid, out, given["seed"], given["limit"], given["format"])
+    kind = find("task", task, tasks(), field="task")
+    made = make(task, given.of((*TASKS, PART) if kind.knows_halves else TASKS), given["seed"])
+    grid = grid_of(given, kind.catalyst)
+    out, part = given["out"] or Path("results") / task, ALL if kind.knows_halves else given["part"]
+    wanted = Evaluation(made, grid, out, given["seed"], given["limit"], given["format"], part)
     _watch(run(wanted, _workers(given)), out, quiet=given["json"])
     asked = {cell.name for cell in grid.cells()}
     found = summary([row for row in read_rows(out) if row["kind"] == "bad" or row["cell"] in asked])

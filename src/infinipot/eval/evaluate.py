@@ -17,7 +17,7 @@ from infinipot.eval import manifest as manifests
 from infinipot.eval.folder import Folder, Row, key, opened
 from infinipot.eval.grid import Grid
 from infinipot.eval.runner import Job, Outcome, Runner
-from infinipot.eval.tasks.task import BadRow, Example, Task
+from infinipot.eval.tasks.task import ALL, BadRow, Example, Task, half
 from infinipot.models import catalog, fingerprint
 from infinipot.text.files import title
 from infinipot.text.tokenizer import Format
@@ -37,6 +37,13 @@ class Evaluation:
     seed: int = 0
     limit: int | None = None  # examples of each of the task's parts
     format: Format | None = None
+    part: str = ALL  # the half of the examples; a task that parts its material itself has it in its options
+
+    @property
+    def options(self) -> dict[str, Any]:
+        """What the examples depend on, for the manifest."""
+        parted = {} if self.part == ALL else {"part": self.part}
+        return {**self.task.describe(), "limit": self.limit, **parted}
 
 
 @dataclass(frozen=True)
@@ -77,7 +84,7 @@ class Workers:
         """Make the examples with the model's tokenizer, and refuse cells that could run none."""
         engine = self.runner.engine
         found = wanted.task.examples(lambda text: len(engine.tokenizer.encode(text)))
-        examples, bad = _sorted_out(found, wanted.limit)
+        examples, bad = _sorted_out(found, wanted.limit, wanted.part)
         model = model_facts(engine, wanted.format)
         self.runner.check(wanted.grid.cells(cast(Format, model["format"])), examples)
         return Prepared(model, manifests.hardware(str(engine.model.device)), examples, bad)
@@ -94,6 +101,8 @@ def model_facts(engine: Engine, format: Format | None = None) -> dict[str, str]:
     return {
         "name": title(engine.name),
         "weights": f"file:{release.sha256}" if release else f"sample:{sample}",
+        "file": catalog.file_format(engine.name),
+        "held": engine.weights,
         "device": engine.model.device.type,
         "dtype": engine.dtype or fingerprint.dtype(engine.model),
         "format": format or engine.format,
@@ -108,7 +117,7 @@ def evaluate(wanted: Evaluation, workers: Workers) -> Iterator[Step]:
         {cell.name: cell.describe() for cell in cells},
         known.hardware,
         task=wanted.task.name,
-        options={**wanted.task.describe(), "limit": wanted.limit},
+        options=wanted.options,
         seed=wanted.seed,
         model=known.model,
         examples=manifests.of_examples(known.examples),
@@ -156,13 +165,17 @@ def _row(task: Task, job: Job, outcome: Outcome) -> Row:
     return {**row, **told, **counted, "seconds": seconds}
 
 
-def _sorted_out(found: Iterable[Example | BadRow], limit: int | None) -> tuple[list[Example], list[BadRow]]:
-    """Part examples from rows that are none; take the first of each of the task's parts."""
+def _sorted_out(
+    found: Iterable[Example | BadRow], limit: int | None, part: str
+) -> tuple[list[Example], list[BadRow]]:
+    """Part examples from rows that are none; take one half, and the first of each of the task's parts."""
     examples: dict[str, Example] = {}
     bad, seen = [], Counter[Any]()
     for one in found:
         if isinstance(one, BadRow):
             bad.append(one)
+            continue
+        if part not in (ALL, half(one.id)):
             continue
         seen[one.facts.get("task")] += 1
         if limit is None or seen[one.facts.get("task")] <= limit:

@@ -7,7 +7,8 @@ from typing import Any
 
 from infinipot.common.plots import COLOURS, GREY, MARKERS, Draw, Picture, picture, pyplot
 from infinipot.common.sizes import short
-from infinipot.eval.results import Estimate, Section, Series
+from infinipot.eval.estimates import Estimate, estimate
+from infinipot.eval.results import Section, Series
 from infinipot.eval.tables import shown, values
 
 ABLATIONS = ("novelty", "catalyst", "pool", "keep", "tail")
@@ -30,8 +31,8 @@ def plots(section: Section) -> Iterator[Picture]:
 
 
 def score(one: Series) -> Estimate | None:
-    """The number of a series in plots: the mean over tasks where there are several, else over rows."""
-    return one.mean([{"task": task} for task in dict.fromkeys(row["facts"].get("task") for row in one.rows)])
+    """The number of a series in plots: the mean over rows, whose intervals are those of the differences."""
+    return estimate(one.scores())
 
 
 def heat(section: Section) -> Draw | None:

@@ -13,6 +13,7 @@ from infinipot.errors import InputError
 from infinipot.eval.plots import plots
 from infinipot.eval.results import Run, Section, load, sections, stated
 from infinipot.eval.tables import Table, tables
+from infinipot.models.catalog import file_format
 
 Part = tuple[Section, list[Table], list[Picture]]
 
@@ -29,7 +30,7 @@ def report(paths: Sequence[Path], out: Path, mix: bool = False) -> list[Path]:
     pictures: dict[str, bytes] = {}
     for number, (section, made, drawn) in enumerate(parts, start=1):
         stem = f"{section.task}-{number}" if len(parts) > 1 else section.task
-        written |= {f"{stem}-{page.slug(one.title)[:60]}.csv": one.csv().encode() for one in made}
+        written |= {f"{stem}-{page.slug(one.title)[:90]}.csv": one.csv().encode() for one in made}
         pictures |= {f"{stem}-{picture.name}.png": picture.light for picture in drawn}
     with failing_to(f"write to {out}"):
         out.mkdir(parents=True, exist_ok=True)
@@ -47,6 +48,8 @@ def facts(runs: Sequence[Run]) -> dict[str, str]:
     examples = (f"{m['task']} {m['examples']['count']} ({stated(m['options'], '; ')})" for m in manifests)
     told: dict[str, Iterable[str]] = {
         "model": (f"{m['name']} ({m['weights']})" for m in models),
+        "file": (m.get("file") or f"{file_format(m['name'])}; how it was held is not told" for m in models),
+        "held": (m["held"] for m in models if m.get("held")),
         "computed": (f"{m['dtype']} on {m['device']}, {m['format']} prompts" for m in models),
         "hardware": (str(session["hardware"]) for session in sessions),
         "versions": (stated(m["versions"], ", ") for m in manifests),
@@ -55,7 +58,8 @@ def facts(runs: Sequence[Run]) -> dict[str, str]:
         "run": [f"{min(starts)} to {max(starts)} (starts)"],
         "examples": (text.removesuffix(" ()") for text in examples),
     }
-    return {name: "; ".join(dict.fromkeys(texts)) for name, texts in told.items()}
+    lines = {name: "; ".join(dict.fromkeys(texts)) for name, texts in told.items()}
+    return {name: line for name, line in lines.items() if line}
 
 
 def _page(parts: Sequence[Part], known: dict[str, str], mixed: Sequence[str]) -> str:

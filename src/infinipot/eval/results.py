@@ -1,26 +1,31 @@
 """Runs read back from their folders, which of them may stand in one report, and means of their scores.
 
 Within a task all but the cells must be the same, and across tasks the model, the seed and the versions; `mix`
-allows more. Intervals are of 95%: Wilson's for right-or-wrong scores, a seeded bootstrap for others.
+allows more. What `mix` never allows is rows that settings were chosen on beside rows that are to be reported.
 """
 
-import random
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from math import sqrt
 from pathlib import Path
 from statistics import fmean
 from typing import Any, Self
 
 from infinipot.errors import ConfigError, InputError
+from infinipot.eval.estimates import Estimate, estimate, macro
 from infinipot.eval.folder import Row, key, read_manifest, read_rows
+from infinipot.eval.grid import BY_TASK
 from infinipot.eval.manifest import Manifest, differences
-from infinipot.eval.tasks.task import BadRow
+from infinipot.eval.tasks.task import ALL, TUNE, BadRow
+from infinipot.reading.catalyst import QUESTION
 
 OF_TASK = ("task", "options", "examples")  # may differ between runs of different tasks
-Z = 1.959964  # of 95%
-RESAMPLES = 1000
+
+
+KNOWN, UNKNOWN = "known", "unknown"
+BOTH_HALVES = "Rows of both halves: a setting chosen on some of these rows looks better here than it is."
+UNUSED = "not used"  # by the choice of slots: what the recipe keeps is the same for every question
+AT_THE_END = "nothing until the prompt ends"  # what such a recipe keeps is chosen with the question in sight
 
 
 @dataclass(frozen=True)
@@ -44,7 +49,19 @@ class Series:
         found = (row for row in self.rows if row["score"] is not None)
         return [row["score"] for row in found if all(row["facts"].get(k) == v for k, v in facts.items())]
 
-    def mean(self, groups: Iterable[Mapping[str, Any]]) -> "Estimate | None":
+    def by_example(self) -> dict[str, float]:
+        """Return every score by its example's name."""
+        return {row["example"]: row["score"] for row in self.rows if row["score"] is not None}
+
+    @property
+    def question(self) -> str:
+        """Whether the question was known while the text was read: KNOWN, UNKNOWN, or UNUSED."""
+        catalyst = self.cell.get("catalyst")
+        if self.cell.get("bounds") == AT_THE_END:
+            return KNOWN
+        return UNUSED if not catalyst else KNOWN if catalyst in (QUESTION, BY_TASK) else UNKNOWN
+
+    def mean(self, groups: Iterable[Mapping[str, Any]]) -> Estimate | None:
         """Return the mean over the means of some groups of rows, each known by its facts."""
         return macro([self.scores(**facts) for facts in groups])
 
@@ -79,11 +96,30 @@ def load(paths: Sequence[Path], mix: bool = False) -> tuple[list[Run], list[str]
     runs = [Run(read_manifest(path), read_rows(path)) for path in dict.fromkeys(paths)]
     if not runs:
         raise InputError("nothing to report: give the folder of a run")
+    _check_parts(runs)
     found = list(dict.fromkeys(text for run in runs[1:] for text in _apart(runs, run)))
     if found and not mix:
         problem = f"these runs differ in {', '.join(found[:3])}{' and more' if len(found) > 3 else ''}"
         raise ConfigError(problem, field="mix", remedy="report them apart, or allow it with `mix`")
     return runs, found
+
+
+def part(run: Run) -> str:
+    """Return which half of a set a run is of: tune, report, or all."""
+    options = run.manifest["options"]
+    return str(options.get("part") or options.get("half") or ALL)
+
+
+def _check_parts(runs: Sequence[Run]) -> None:
+    """Refuse rows that settings were chosen on beside others, and a half of a task beside the whole."""
+    found: dict[str, set[str]] = defaultdict(set)
+    for run in runs:
+        found[run.manifest["task"]].add(part(run))
+    every = set().union(*found.values())
+    mixed = next((parts for parts in found.values() if len(parts) > 1), every if TUNE in every else set())
+    if len(mixed) > 1:
+        problem = f"these runs are of different halves: {' and '.join(sorted(mixed))}"
+        raise ConfigError(problem, field="part", remedy="settings are chosen on one half: report them apart")
 
 
 def _apart(runs: Sequence[Run], run: Run) -> list[str]:
@@ -121,7 +157,9 @@ def _section(runs: list[Run], several: bool) -> Section:
             repeated += len(rows) - len(new)
     series, count = list(found.values()), first["examples"]["count"]
     short = (one for one in series if len(one.rows) < count)
-    notes = [f"{one.name}: only {len(one.rows)} of {count} examples have run" for one in short]
+    both = part(runs[0]) == ALL
+    notes = [BOTH_HALVES] if both else [f"Rows of the half `{part(runs[0])}`."]
+    notes += [f"{one.name}: only {len(one.rows)} of {count} examples have run" for one in short]
     wrong = ((one.name, len(one.rows) - len(one.scores())) for one in series)
     notes += [f"{name}: {n} examples ended in an error and have no score" for name, n in wrong if n]
     if repeated:
@@ -177,46 +215,3 @@ def _summed(name: str, rows: list[Row]) -> dict[str, Any]:
         "errors": len(rows) - len(scores),
         "seconds": round(fmean(seconds), 4) if seconds else 0.0,
     }
-
-
-@dataclass(frozen=True)
-class Estimate:
-    """A mean, the interval it lies in, and how many scores it is of."""
-
-    mean: float
-    low: float
-    high: float
-    count: int
-
-
-def estimate(scores: Sequence[float]) -> Estimate | None:
-    """Return the mean of some scores; None where there are none."""
-    if scores and set(scores) <= {0.0, 1.0}:
-        return Estimate(fmean(scores), *wilson(sum(scores), len(scores)), len(scores))
-    return bootstrapped(scores)
-
-
-def macro(groups: Sequence[Sequence[float]]) -> Estimate | None:
-    """Return the mean of the groups' means, as `bootstrapped` does where there are several groups."""
-    groups = [group for group in groups if group]
-    return bootstrapped(*groups) if len(groups) > 1 else estimate(groups[0] if groups else ())
-
-
-def bootstrapped(*groups: Sequence[float]) -> Estimate | None:
-    """Return the mean of the groups' means, of any numbers; numbers are redrawn within their groups."""
-    if not any(groups):
-        return None
-    source = random.Random(0)
-    redrawn = (fmean(fmean(source.choices(g, k=len(g))) for g in groups) for _ in range(RESAMPLES))
-    means = sorted(redrawn)
-    low, high = means[int(0.025 * RESAMPLES)], means[int(0.975 * RESAMPLES) - 1]
-    return Estimate(fmean(map(fmean, groups)), low, high, sum(map(len, groups)))
-
-
-def wilson(right: float, count: int) -> tuple[float, float]:
-    """Wilson's score interval of a share."""
-    share, spread = right / count, Z * Z / count
-    middle = (share + spread / 2) / (1 + spread)
-    half = Z / (1 + spread) * sqrt(share * (1 - share) / count + spread / (4 * count))
-    # Rounding would leave the share itself out where it is 1: of 24 of 24, say.
-    return max(0.0, min(share, middle - half)), min(1.0, max(share, middle + half))

@@ -3,17 +3,20 @@
 import csv
 import html
 import io
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from itertools import product
 from typing import Any
 
 from infinipot.common.page import table
 from infinipot.common.sizes import short
-from infinipot.eval.results import Estimate, Section, bootstrapped
+from infinipot.eval.estimates import FEW, Estimate, estimate, over_tasks, paired
+from infinipot.eval.results import KNOWN, UNKNOWN, UNUSED, Section, Series
 from infinipot.eval.tasks.task import TaskType, tasks
 
-ALL, AVERAGE = "all", "average"
+ALL, AVERAGE, ROWS = "all", "average", "rows"
+MARK = "*"  # at the name of a task that has few rows
+FEW_NOTE = f"Average: over tasks, without those under {FEW} rows ({MARK}). The last column: over rows."
 LONG = 32  # rows beyond which a table is folded
 Value = str | Estimate | None
 Facts = dict[str, Any]
@@ -27,21 +30,25 @@ class Table:
     columns: tuple[str, ...]
     rows: list[tuple[Value, ...]] = field(default_factory=list)
     note: str = ""
+    spread: int = 1  # of the last columns are shown with their intervals
+
+    def plain(self) -> Iterator[list[str]]:
+        """Yield every row as it is shown."""
+        for row in self.rows:
+            yield [_plain(value, place >= len(row) - self.spread) for place, value in enumerate(row)]
 
     def markdown(self) -> str:
-        """Return the table in Markdown; the last column with its interval."""
+        """Return the table in Markdown."""
         lines = [f"### {self.title}", "", f"| {' | '.join(self.columns)} |", "|---" * len(self.columns) + "|"]
-        for row in self.rows:
-            shown = [_plain(value, last=value is row[-1]) for value in row]
+        for shown in self.plain():
             lines.append(f"| {' | '.join(text.replace('|', chr(92) + '|') for text in shown)} |")
         return "\n".join([*lines, "", *([self.note, ""] if self.note else [])])
 
     def html(self) -> str:
         """Return the table in HTML; a long one folded."""
         kinds = ["" if isinstance(value, str) else "n" for value in self.rows[0]]
-        rows = ([_plain(value, last=value is row[-1]) for value in row] for row in self.rows)
         title, note = html.escape(self.title), html.escape(self.note)
-        body = table(self.columns, rows, kinds) + (f"<p class=note>{note}</p>" if note else "")
+        body = table(self.columns, self.plain(), kinds) + (f"<p class=note>{note}</p>" if note else "")
         if len(self.rows) > LONG:
             return f"<details><summary><h3>{title}</h3></summary>\n{body}</details>"
         return f"<h3>{title}</h3>\n{body}"
@@ -63,7 +70,8 @@ class Table:
 def tables(section: Section) -> list[Table]:
     """Return the tables of a section that have anything in them, the one to look at first."""
     names = tasks().get(section.task, TaskType).tables  # the default ones of a task that is no longer here
-    return [found for name in (*names, "difference") if (found := _TABLES[name](section)).rows]
+    found = [_TABLES[name](section) for name in names]
+    return [one for one in (*found, *differences(section)) if one.rows]
 
 
 def shown(fact: Any) -> str:
@@ -91,8 +99,16 @@ def _by_length(section: Section) -> Table:
 
 
 def _by_task(section: Section, title: str = "By task") -> Table:
-    parts: list[Facts] = [{"task": name} for name in values(section, "task")]
-    return _table(section, title, {**{shown(part["task"]): [part] for part in parts}, AVERAGE: parts})
+    """A column a task with its rows, then the mean over tasks that have enough of them, then over rows."""
+    names = values(section, "task")
+    most = {name: max(len(one.scores(task=name)) for one in section.series) for name in names}
+    columns = [f"{shown(name)} ({n}){MARK if n < FEW else ''}" for name, n in most.items()]
+    found = Table(title, ("cell", *columns, AVERAGE, ROWS), note=FEW_NOTE, spread=2)
+    for one in section.series if names else ():
+        means = (one.mean([{"task": name}]) for name in names)
+        enough = over_tasks(one.scores(task=name) for name in names)
+        found.rows.append((section.label(one), *means, enough, estimate(one.scores())))
+    return found
 
 
 def _by_depth(section: Section) -> Table:
@@ -124,26 +140,38 @@ def _buckets(section: Section) -> Table:
     return _table(section, "LongBench-E by length", {**columns, AVERAGE: parts}, "Means over tasks.")
 
 
-def _difference(section: Section) -> Table:
-    """Every series against the first, on the examples that both have."""
-    first, *others = section.series
-    scored = {row["example"]: row["score"] for row in first.rows if row["score"] is not None}
-    note = "On the examples both have; an interval without 0 is more than chance."
-    found = Table(f"Difference to {first.name}", ("cell", "difference"), note=note)
-    for one in others:
-        both = [row for row in one.rows if row["score"] is not None and row["example"] in scored]
-        pairs = [row["score"] - scored[row["example"]] for row in both]
-        found.rows.append((section.label(one), bootstrapped(pairs)))
+def differences(section: Section) -> list[Table]:
+    """Every series against the first with the question known, then against the first without it."""
+    return [_difference(section, question) for question in (KNOWN, UNKNOWN)]
+
+
+def _difference(section: Section, question: str) -> Table:
+    """Series against the first, row by row; one that uses no question stands beside both kinds."""
+    kind = [one for one in section.series if one.question in (question, UNUSED)]
+    first = next((one for one in kind if one.question == question), None)
+    if first is None:  # where no cell uses a question, all are compared once
+        first = kind[0] if kind and question == KNOWN and _none_asks(section.series) else None
+    title = f"Difference to {first.name}" if first else ""
+    title += f", question {question}" if first and first.question != UNUSED else ""
+    note = "By rows, on the examples both have; an interval without 0 is more than chance."
+    found = Table(title, ("cell", "question", "more than chance", "difference"), note=note)
+    for one in kind if first else ():
+        if one is not first and (less := paired(one.by_example(), first.by_example())):
+            found.rows.append((section.label(one), one.question, "yes" if less.excludes_zero else "no", less))
     return found
 
 
-def _plain(value: Value, last: bool) -> str:
+def _none_asks(series: list[Series]) -> bool:
+    return all(one.question == UNUSED for one in series)
+
+
+def _plain(value: Value, spread: bool) -> str:
     if value is None or isinstance(value, str):
         return value or "–"
     number = f"{100 * value.mean:.1f}"
-    return f"{number} [{100 * value.low:.1f}, {100 * value.high:.1f}]" if last else number
+    return f"{number} [{100 * value.low:.1f}, {100 * value.high:.1f}]" if spread else number
 
 
-# What a task's declaration may name; the difference to the first cell ends every report.
+# What a task's declaration may name; differences to the first cell end every report.
 _TABLES: dict[str, Callable[[Section], Table]] = {"length": _by_length, "depth": _by_depth, "task": _by_task}
-_TABLES |= {"twins": _twins, "buckets": _buckets, "difference": _difference}
+_TABLES |= {"twins": _twins, "buckets": _buckets}

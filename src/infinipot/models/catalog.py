@@ -104,3 +104,11 @@ def find(alias: str) -> Release:
 def unknown(name: str, more: str = "") -> ModelError:
     """Return the error of a name that no release has; `more` says what else could be given."""
     return ModelError(f"unknown model '{name}'", field="model", remedy=hint(name, ALIASES) + more)
+
+
+def file_format(name: str) -> str:
+    """Say in which format a model's weights lie in their file."""
+    release = get(name)
+    if release:
+        return f"GGUF {release.title.rpartition('(')[2].rstrip(')')}"
+    return "GGUF" if name.lower().endswith(".gguf") else "as transformers saves it"

@@ -18,7 +18,7 @@ from infinipot.eval.evaluate import Evaluation, Workers, evaluate, model_facts
 from infinipot.eval.folder import LOCK, MANIFEST, ROWS, read_manifest, read_rows
 from infinipot.eval.grid import Grid
 from infinipot.eval.runner import Answer, Job, Runner
-from infinipot.eval.tasks.task import Example
+from infinipot.eval.tasks.task import Example, half
 from toy_eval import GRID, Letters, run, told
 
 
@@ -200,6 +200,27 @@ def test_out_of_memory_is_that_examples_error_and_a_fault_of_ours_is_not(
     assert fail("DefaultCPUAllocator: can't allocate memory").error == "out of memory"
     with pytest.raises(RuntimeError, match="a bug"):
         fail("a bug")
+
+
+def test_a_half_is_the_same_in_every_run_and_both_are_all(tmp_path: Path) -> None:
+    grid, names = Grid(("truncate",), (96,)), {}
+    for part in ("tune", "report", "all"):
+        run(tmp_path / part, Letters(count=12), grid=grid, part=part)
+        names[part] = {row["example"] for row in read_rows(tmp_path / part)}
+    assert names["tune"] | names["report"] == names["all"]
+    assert not names["tune"] & names["report"]
+    assert all(half(name) == "tune" for name in names["tune"])
+    assert names["tune"]
+    assert names["report"]
+    assert read_manifest(tmp_path / "tune")["options"]["part"] == "tune"
+    assert "part" not in read_manifest(tmp_path / "all")["options"]
+    with pytest.raises(ConfigError, match=r"options part \(tune and report\)"):
+        run(tmp_path / "tune", Letters(count=12), grid=grid, part="report")
+
+
+def test_the_manifest_names_the_model_s_file_and_how_it_is_held(tmp_path: Path) -> None:
+    run(tmp_path, grid=Grid(("truncate",), (96,)))
+    assert {"file", "held"} <= set(read_manifest(tmp_path)["model"])
 
 
 def test_limit_takes_the_first_of_every_part(tmp_path: Path) -> None:

@@ -13,10 +13,11 @@ import matplotlib.pyplot as plt
 import pytest
 
 from infinipot.errors import ConfigError, InputError
+from infinipot.eval.estimates import bootstrapped, estimate, macro, wilson
 from infinipot.eval.grid import Grid
 from infinipot.eval.plots import budget, compared
 from infinipot.eval.report import report
-from infinipot.eval.results import bootstrapped, estimate, load, macro, sections, wilson
+from infinipot.eval.results import load, sections
 from toy_eval import kept_run
 
 PASSKEY = [
@@ -25,6 +26,7 @@ PASSKEY = [
     for depth in (0.1, 0.9)
     for trial in range(5)
 ]
+OURS = r"\| infinipot 4096 by-task \| 50.0 \| 10.0 \| 60.0 \| 20.0"
 GRID = Grid(("infinipot", "truncate", "full"), (1024, 2048), catalysts=("general",))
 
 
@@ -39,13 +41,13 @@ def passkey(path: Path, grid: Grid = GRID, **changes: Any) -> Path:
     return kept_run(path, "passkey", grid, PASSKEY, hit, **changes)
 
 
-def longbench(path: Path) -> Path:
+def longbench(path: Path, count: int = 12, few: int = 12, **changes: Any) -> Path:
     tasks = ("qasper", "trec", "qasper_e", "trec_e")
     buckets = ("0-4k", "4-8k", "8k+")
     rows = [
-        (f"{task}/{n}", {"task": task, "dataset": task, "length": 3000 * n, "bucket": buckets[n]})
+        (f"{task}/{n}", {"task": task, "dataset": task, "length": 3000 * n, "bucket": buckets[n % 3]})
         for task in tasks
-        for n in range(3)
+        for n in range(count if task != "trec_e" else few)
     ]
 
     def score(cell: Any, name: str, facts: dict[str, Any]) -> float:
@@ -53,7 +55,7 @@ def longbench(path: Path) -> Path:
         return round(base - 0.1 * buckets.index(facts["bucket"]) + 0.1 * facts["task"].endswith("_e"), 3)
 
     grid = Grid(("infinipot", "truncate"), (4096,), catalysts=("by-task",))
-    return kept_run(path, "longbench", grid, rows, score)
+    return kept_run(path, "longbench", grid, rows, score, **changes)
 
 
 def markdown(*paths: Path, out: Path, mix: bool = False) -> str:
@@ -82,13 +84,70 @@ def test_numbers_by_length_and_depth(tmp_path: Path) -> None:
 
 def test_longbench_is_a_mean_over_tasks_with_its_buckets(tmp_path: Path) -> None:
     text = markdown(longbench(tmp_path / "run"), out=tmp_path / "out")
-    assert "| cell | qasper | trec | qasper_e | trec_e | average |" in text
-    assert re.search(r"\| infinipot 4096 by-task \| 50.0 \| 10.0 \| 60.0 \| 20.0 \| 35.0 \[", text)
+    assert "| cell | qasper (12) | trec (12) | qasper_e (12) | trec_e (12) | average | rows |" in text
+    assert re.search(
+        r"\| infinipot 4096 by-task \| 50.0 \| 10.0 \| 60.0 \| 20.0 \| 35.0 \[.*\] \| 35.0 \[", text
+    )
     together = text.split("LongBench and LongBench-E together")[1]
     assert re.search(r"\| infinipot 4096 by-task \| 55.0 \| 15.0 \| 35.0 \[", together)
     lengths = text.split("### LongBench-E by length")[1]
     assert "| cell | 0-4k | 4-8k | 8k+ | average |" in lengths
     assert re.search(r"\| truncate 4096 \| 50.0 \| 40.0 \| 30.0 \| 40.0 \[", lengths)
+
+
+def test_a_task_with_few_rows_is_marked_and_enters_no_average(tmp_path: Path) -> None:
+    text = markdown(longbench(tmp_path / "run", few=9), out=tmp_path / "out")
+    assert "| qasper_e (12) | trec_e (9)* | average | rows |" in text
+    row = re.search(
+        r"\| infinipot 4096 by-task \| 50.0 \| 10.0 \| 60.0 \| 20.0 \| ([\d.]+) \[.*\] \| ([\d.]+) \[", text
+    )
+    assert row
+    assert float(row[1]) == 40.0  # of three tasks
+    assert row[2] == "36.0"  # of 45 rows
+    few = markdown(longbench(tmp_path / "few", count=3, few=3), out=tmp_path / "second")
+    assert re.search(rf"{OURS} \| – \| 35.0 \[", few)
+
+
+def test_known_and_unknown_questions_are_compared_apart(tmp_path: Path) -> None:
+    grid = Grid(("infinipot", "cap-only", "truncate"), (1024,), catalysts=("question", "general"))
+    text = markdown(passkey(tmp_path / "run", grid), out=tmp_path / "out")
+    known, unknown = text.split("### Difference to ")[1:]
+    assert known.startswith("infinipot 1024 question, question known")
+    assert unknown.startswith("infinipot 1024 general, question unknown")
+    assert "| cap-only 1024 question | known | no | 0.0 [" in known
+    assert "| truncate 1024 | not used | no | -30.0 [" in known
+    assert "general" not in known.split("\n\n")[1]
+    assert "| cap-only 1024 general | unknown | no |" in unknown
+    assert "question |" not in unknown.split("\n\n")[1].split("\n", 2)[2]
+    assert "| truncate 1024 | not used |" in unknown
+
+
+def test_halves_never_stand_in_one_report(tmp_path: Path) -> None:
+    tune, shown, every = (
+        longbench(tmp_path / name, options={} if name == "all" else {"part": name})
+        for name in ("tune", "report", "all")
+    )
+    for paths in ((tune, shown), (shown, every), (tune, passkey(tmp_path / "passkey"))):
+        with pytest.raises(ConfigError, match="different halves"):
+            report(paths, tmp_path / "out", mix=True)
+    assert "Rows of the half `report`" in markdown(shown, passkey(tmp_path / "other"), out=tmp_path / "out")
+    assert "Rows of both halves" in markdown(every, out=tmp_path / "out")
+
+
+def test_the_report_names_the_model_s_file(tmp_path: Path) -> None:
+    told = {
+        "name": "smollm2",
+        "weights": "file:" + "a" * 64,
+        "device": "cpu",
+        "dtype": "float32",
+        "format": "plain",
+    }
+    old = passkey(tmp_path / "old", model=told)
+    assert "- file: GGUF Q4_1; how it was held is not told" in markdown(old, out=tmp_path / "out")
+    new = passkey(tmp_path / "new", model={**told, "file": "GGUF Q4_1", "held": "float32"})
+    text = markdown(new, out=tmp_path / "out")
+    assert "- file: GGUF Q4_1\n- held: float32" in text
+    assert "different" not in markdown(old, new, out=tmp_path / "out").lower().replace("difference", "")
 
 
 def test_the_page_needs_nothing_else(tmp_path: Path) -> None:

@@ -5,7 +5,6 @@ Facts come as JSON lines, `{"paragraph": ..., "questions": [{"question": ..., "a
 that a model can know. A hash parts the facts in two: `tune` to choose settings on, `report` for tables.
 """
 
-import hashlib
 import random
 import re
 import string
@@ -19,7 +18,7 @@ from infinipot.errors import ConfigError
 from infinipot.eval.tasks import passkey
 from infinipot.eval.tasks.jsonl import Row, RowError, find_file, read_rows
 from infinipot.eval.tasks.needle import Hay, boundary
-from infinipot.eval.tasks.task import BadRow, Count, Example, TaskType
+from infinipot.eval.tasks.task import ALL, PARTS, BadRow, Count, Example, TaskType, half
 from infinipot.recipes.option import Option
 
 NEW_TOKENS = 32
@@ -29,12 +28,7 @@ LENGTHS = replace(passkey.LENGTHS, least=0)
 PLANTED = Option("planted", int, 10, "Facts in one text.", least=1)
 EACH = Option("each", int, 2, "Questions about each fact.", least=1)
 TEXTS = Option("texts", int, 1, "Texts of each length, with other facts each.", least=1)
-PART = Option("part", str, "all", "Which half of the facts.", choices=("all", "tune", "report"))
-
-
-def half(text: str) -> str:
-    """Say which half of a set something belongs to."""
-    return ("tune", "report")[hashlib.sha256(text.encode()).digest()[0] % 2]
+PART = Option("part", str, ALL, "Which half of the facts.", choices=PARTS)
 
 
 @dataclass(frozen=True)
@@ -96,7 +90,7 @@ class FactsTask:
                 yield BadRow(row.file, row.line, str(error))
             if isinstance(row, BadRow):
                 yield row
-        known = [fact for fact in known if self.part in ("all", fact.part) and fact.asked]
+        known = [fact for fact in known if self.part in (ALL, fact.part) and fact.asked]
         random.Random(self.seed).shuffle(known)
         for length in self.lengths:
             for number in range(self.texts):

@@ -4,6 +4,7 @@ Tasks know neither tensors nor models. A new task is one new file of this folder
 `TASK`: the command line, the runner and the report find the task by that declaration.
 """
 
+import hashlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache
@@ -17,7 +18,13 @@ from infinipot.eval import tasks as package
 from infinipot.recipes.option import Option
 
 GROUP = "Task"
+ALL, TUNE, REPORT = PARTS = ("all", "tune", "report")
 Count = Callable[[str], int]  # tokens of a text
+
+
+def half(text: str) -> str:
+    """Say which half of a set something belongs to: a hash decides, the same one in every run."""
+    return (TUNE, REPORT)[hashlib.sha256(text.encode()).digest()[0] % 2]
 
 
 @dataclass(frozen=True)
@@ -81,6 +88,11 @@ class TaskType:
     make: Callable[[Mapping[str, Any]], Task]  # gets a value for each option, and the `seed`
     catalyst: str = "question"  # where the user names none
     tables: tuple[str, ...] = ("task", "length")  # of a report, by their names in `eval/tables.py`
+
+    @property
+    def knows_halves(self) -> bool:
+        """Whether the task parts its material itself; else its examples are parted by their names."""
+        return any(option.name == "part" for option in self.options)
 
 
 @dataclass(frozen=True)
