@@ -54,8 +54,16 @@ def streaming(
 
 
 def h2o(
-    pot: SlowPot, layer: int, head: int, held: list[Entry], budget: int, catalyst: Catalyst, heavy: int = 4
+    pot: SlowPot,
+    layer: int,
+    head: int,
+    held: list[Entry],
+    budget: int,
+    catalyst: Catalyst,
+    heavy: int = 4,
+    share: float = 0.0,
 ) -> list[int]:
+    heavy = max(heavy, round(share * budget))
     recent = list(range(len(held) - (budget - heavy), len(held)))
     older = list(range(len(held) - (budget - heavy)))
     return sorted(best([e.running for e in held], heavy, older) + recent)

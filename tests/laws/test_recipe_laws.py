@@ -144,5 +144,5 @@ def test_opening_slots_are_never_dropped(name: str) -> None:
 
 def test_the_recipes_of_the_paper_are_all_there() -> None:
     tables = "infinipot ccd cap-only nuc-only no-cr-rope truncate swa streaming-llm h2o tova sirllm"
-    others = {"full", "snapkv", "self-extend", "passages"}
+    others = {"full", "snapkv", "self-extend", "passages", "infinipot-paper", "h2o-half", "tova-tokenwise"}
     assert {method.name for method in PRESETS} == {*tables.split(), *others}

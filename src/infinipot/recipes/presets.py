@@ -29,6 +29,7 @@ class Preset:
     mode: ReadingMode = DEFAULT_MODE
     step: int = 0  # entries dropped at a time, at most an eighth of the capacity; 0 means half of it
     tail: Tail = "fill"  # what becomes of a text's end before a question
+    recall: int | None = None  # as in `PotConfig`: 0 where reading again is no part of the method
     paper: str = ""
     deviations: str = ""
 

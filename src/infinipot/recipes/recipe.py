@@ -152,7 +152,8 @@ def _config(preset: Preset, capacity: int, sizes: dict[str, Any]) -> PotConfig:
         keep = capacity - drop if drop else None
     elif isinstance(keep, float):
         keep = int(keep * capacity)
-    return PotConfig(capacity, keep, **{"tail": preset.tail if preset.drops else "distil", **sizes})
+    own = {"tail": preset.tail if preset.drops else "distil", "recall": preset.recall}
+    return PotConfig(capacity, keep, **{**own, **sizes})
 
 
 def _check_least(recipe: Recipe, keep: float | None, step: int | None) -> None:

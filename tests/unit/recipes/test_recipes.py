@@ -94,6 +94,9 @@ CYCLING = {
     "swa": ("streaming-llm", {"sinks": 0}),
     "streaming-llm": ("streaming-llm", {}),
     "h2o": ("h2o", {}),
+    "h2o-half": ("h2o", {"heavy": 0, "share": 0.5}),
+    "tova-tokenwise": ("tova", {}),
+    "infinipot-paper": ("infinipot", {"novelty": 0.5, "pool": 1}),
 }
 
 
@@ -307,6 +310,36 @@ def test_a_hurried_result_says_so() -> None:
     assert Recipe.named("full").describe()["note"] == "bounds nothing"
     assert Recipe.named("snapkv").describe()["note"] == "bounds nothing until the prompt ends"
     assert "not read" in Recipe.named("truncate").describe()["note"]
+
+
+def test_the_printed_method_has_nothing_of_ours() -> None:
+    printed = Recipe.named("infinipot-paper", capacity=4096)
+    assert printed.policy() == registry()["infinipot"](novelty=0.5, pool=1)
+    assert (printed.config.tail, printed.config.recalled, printed.config.kept) == ("raw", 0, 2048)
+    assert (printed.config.opening, printed.config.closing) == (0, 0)
+    assert Recipe.named("infinipot-paper", novelty=0.25).policy() == registry()["infinipot"](
+        novelty=0.25, pool=1
+    )
+    with pytest.raises(ConfigError, match="use `recipe` infinipot to set it"):
+        Recipe.named("infinipot-paper", pool=7)
+    assert Recipe.named("infinipot").config.recalled > 0
+
+
+def test_all_that_distil_in_chunks_treat_a_text_s_end_alike() -> None:
+    chunked = [
+        one for one in presets().values() if one.drops and not one.step and one.name != "infinipot-paper"
+    ]
+    assert {"infinipot", "ccd", "tova", "sirllm", "cap-only", "nuc-only"} <= {one.name for one in chunked}
+    assert {Recipe.named(one.name).config.tail for one in chunked} == {"fill"}
+    stepwise = [one.name for one in presets().values() if one.drops and one.step]
+    assert {Recipe.named(name).config.tail for name in stepwise} == {"raw"}
+
+
+def test_token_by_token_is_one_out_for_one_in() -> None:
+    for name in ("streaming-llm", "h2o", "h2o-half", "tova-tokenwise"):
+        assert Recipe.named(name, capacity=512).step == 1, name
+    half = Recipe.named("h2o-half", capacity=512).policy()
+    assert (half.heavy, half.share) == (0, 0.5)
 
 
 def test_every_recipe_states_what_it_is() -> None:
