@@ -11,19 +11,25 @@ file:line with both. So is a phrase that the page no longer has, and a number th
 from __future__ import annotations
 
 import argparse
+import re
 import sys
 import tomllib
 from collections.abc import Sequence
 from importlib import import_module
+from itertools import zip_longest
 from pathlib import Path
 from pkgutil import iter_modules
 from typing import Any
 
+import beside
 import claims
-from claims.page import Page
+from claims.page import NUMBER, Page
 
 ROOT = Path(__file__).parents[1]
 EXCEPTIONS = Path(__file__).parent / "claims" / "exceptions.toml"
+
+
+MADE = {"docs/paper.md": beside.page}  # pages that a script makes as a whole
 
 
 class Checker:
@@ -65,6 +71,15 @@ class Checker:
         for start, end in places:
             self._known |= {(name, at) for at in range(start, end)}
 
+    def made(self, name: str, right: str) -> None:
+        """Check a page that a script makes, line by line."""
+        self.excuse(name, "")
+        told, lines = self.pages[name].text.splitlines(), right.splitlines()
+        self.checked += len(re.findall(NUMBER, right))
+        for number, (there, line) in enumerate(zip_longest(told, lines, fillvalue=""), start=1):
+            if there != line:
+                self.problems.append(f"{name}:{number}: printed {there!r}, made {line!r}")
+
     def uncovered(self) -> list[str]:
         """Return a line for each number that looks measured and that nothing accounts for."""
         found = []
@@ -83,6 +98,8 @@ def check(root: Path = ROOT) -> Checker:
     for module in iter_modules(claims.__path__, "claims."):
         if claimed := getattr(import_module(module.name), "claimed", None):
             claimed(checker.says)
+    for name, make in MADE.items():
+        checker.made(name, make())
     for one in tomllib.loads(EXCEPTIONS.read_text("utf-8"))["exception"]:
         for phrase in one.get("phrases", [""]):
             checker.excuse(one["page"], phrase)

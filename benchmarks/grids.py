@@ -1,13 +1,14 @@
-"""Every grid of the paper's tables, several runs side by side on one card or one CPU.
+"""Every grid of the paper's tables, for one or several models, within a given number of minutes.
 
-    python benchmarks/grids.py --model qwen2.5-coder-1.5b --dtype bfloat16 --longbench DIR --essays DIR \
-        --side-by-side 6 --minutes 9 --out grids
+    python benchmarks/grids.py --models qwen2.5-coder-1.5b,smollm2,gemma-3-270m --dtype bfloat16 \
+        --longbench DIR --essays DIR --side-by-side 6 --minutes 9 --out grids
 
-A grid is what `infinipot eval` would run with the same words; here each worker loads the model once and
-takes one part of a grid after the other, the most wanted first. Rows are kept as they come, under
-OUT/parts, and the same command goes on where it ended. Then the parts of each grid are gathered into
-OUT/GRID, a run's folder that `infinipot report` reads; a grid that is already there, its rows unpacked, is
-gone on with. `seconds` in the rows are of a busy card.
+A grid is what `infinipot eval` would run with the same words, on the half `report` of LongBench that no
+setting was chosen on (`--part tune` to choose some). Each worker loads a model once and takes one part of a
+grid after the other, the most wanted first; models follow one another. Rows are kept as they come, under
+OUT/MODEL/parts, and the same command, given again and again, goes on where it ended until nothing is left; it
+says how much there is. Then the parts of each grid are gathered into OUT/MODEL/GRID, a run's folder that
+`infinipot report` and `beside.py` read. `seconds` in the rows are of a busy card.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ import multiprocessing as mp
 import time
 import traceback
 from collections.abc import Iterator, Sequence
+from copy import copy
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -28,15 +30,17 @@ from infinipot.eval.evaluate import Evaluation, Workers, evaluate
 from infinipot.eval.folder import MANIFEST, key, opened, read_manifest, read_rows
 from infinipot.eval.grid import BY_TASK, Grid
 from infinipot.eval.results import summary
-from infinipot.eval.tasks.task import make
+from infinipot.eval.tasks.task import ALL, PARTS, REPORT, make
 
 K = 1024
-STEPS = {"swa": 256, "streaming-llm": 256, "h2o": 256}  # token by token is too slow for a grid
+STEPS = {"swa": 256, "streaming-llm": 256, "h2o": 256, "h2o-half": 256}  # token by token is too slow here
+TOKENWISE = ("streaming-llm", "tova-tokenwise")  # one by one on a few rows, to show what the step costs
+FEW_ROWS = 4  # of each task, for what goes token by token
 WHOLE = {"full", "truncate"}  # distil nothing, so no tail either
 BATCH = 8
 TABLE_1 = (
-    *("infinipot", "truncate", "full", "snapkv", "streaming-llm", "tova", "sirllm"),
-    *("h2o", "ccd", "cap-only", "nuc-only", "no-cr-rope", "swa", "self-extend"),
+    *("infinipot", "truncate", "full", "snapkv", "infinipot-paper", "streaming-llm", "tova", "sirllm"),
+    *("h2o", "h2o-half", "ccd", "cap-only", "nuc-only", "no-cr-rope", "swa", "self-extend"),
 )
 CHUNKED = ("infinipot", "tova", "sirllm", "ccd", "cap-only", "nuc-only", "no-cr-rope")
 PAPER_LENGTHS = "4k,8k,16k,32k,64k,128k,256k,1m"
@@ -53,23 +57,26 @@ class Part:
     keeps: tuple[float, ...] = ()
     knobs: dict[str, tuple[str, ...]] = field(default_factory=dict)
     tail: str | None = None
+    step: int | None = None
 
     @property
     def name(self) -> str:
         knobs = (f"{name}={','.join(values)}" for name, values in self.knobs.items())
         sizes = (*map(str, self.capacities), *(f"keep={share}" for share in self.keeps))
         ends = (f"tail={self.tail}",) if self.tail else ()
-        return "_".join([*self.recipes, *self.catalysts, *sizes, *knobs, *ends])
+        steps = (f"step={self.step}",) if self.step else ()
+        return "_".join([*self.recipes, *self.catalysts, *sizes, *knobs, *ends, *steps])
 
     def evaluation(self, args: argparse.Namespace) -> Evaluation:
         task, given, limit = tasks(args)[self.grid]
-        steps = tuple({STEPS[recipe] for recipe in self.recipes if recipe in STEPS})
+        usual = {STEPS[recipe] for recipe in self.recipes if recipe in STEPS}
+        steps = tuple({self.step} if self.step else usual)
         tail = (self.tail,) if self.tail and not {*self.recipes} <= WHOLE else ()
         sizes = {"keep": self.keeps, "step": steps, "tail": tail}
         options = {name: values for name, values in (sizes | self.knobs).items() if values}
         grid = Grid(self.recipes, self.capacities, self.catalysts, options)
-        out = args.out / "parts" / self.grid / self.name
-        return Evaluation(make(task, given, args.seed), grid, out, args.seed, limit)
+        out, half = args.out / "parts" / self.grid / self.name, args.part if task == "longbench" else ALL
+        return Evaluation(make(task, given, args.seed), grid, out, args.seed, limit, part=half)
 
 
 def tasks(args: argparse.Namespace) -> dict[str, tuple[str, dict[str, Any], int | None]]:
@@ -81,7 +88,7 @@ def tasks(args: argparse.Namespace) -> dict[str, tuple[str, dict[str, Any], int 
         "passkey-more": ("passkey", {"lengths": "4k,8k,16k,32k,64k", "trials": 4}, None),
         "essays-more": ("needle", {"lengths": "4k,8k,16k,32k,64k", "trials": 4, "hay": essays}, None),
         "longbench": ("longbench", {"data": longbench, "tasks": "all"}, args.rows),
-        "longbench-all": ("longbench", {"data": longbench, "tasks": "all"}, None),
+        "longbench-tokenwise": ("longbench", {"data": longbench, "tasks": "all"}, FEW_ROWS),
     }
 
 
@@ -127,7 +134,9 @@ def parts() -> Iterator[Part]:
             yield plain("longbench", ours, by_task, keeps=(share,), knobs={"pool": (pool,)})
             yield from (plain(hay, ours, both, keeps=(share,), knobs={"pool": (pool,)}) for hay in more)
     yield from (plain(hay, ours, both, knobs={"pool": ("1",)}) for hay in (*more, *hays))
-    yield from (Part("longbench-all", (recipe,), by_task) for recipe in TABLE_1[:7])
+    for recipe in TOKENWISE:
+        yield Part("longbench-tokenwise", (recipe,), by_task, step=1)
+    yield Part("longbench-tokenwise", ("streaming-llm", "tova", "infinipot"), by_task)
 
 
 def chosen(args: argparse.Namespace) -> list[Part]:
@@ -142,7 +151,8 @@ def chosen(args: argparse.Namespace) -> list[Part]:
 
 def worker(args: argparse.Namespace, turn: Any, until: float) -> None:
     """Take one part after the other until none is left or the time is over."""
-    todo, here = chosen(args), Workers(lambda: open_engine(args.model, args.device, args.dtype, fused=True))
+    opened = partial(open_engine, args.model, args.device, args.dtype, fused=True, weights=args.weights)
+    todo, here = chosen(args), Workers(opened)
     while time.time() < until:
         with turn.get_lock():
             number, turn.value = turn.value, turn.value + 1
@@ -199,9 +209,9 @@ def gather(out: Path) -> Iterator[str]:
             yield f"{folder.parent.name}: {len(rows)} rows of {folder.name}"
 
 
-def workers(args: argparse.Namespace) -> None:
+def workers(args: argparse.Namespace, until: float) -> None:
     """Run the workers; one that died is followed by another, as long as parts are left."""
-    context, until = mp.get_context("spawn"), time.time() + 60 * args.minutes
+    context = mp.get_context("spawn")
     turn, todo = context.Value("i", 0), chosen(args)
     running: list[Any] = []
     while time.time() < until and (turn.value < len(todo) or any(one.is_alive() for one in running)):
@@ -214,6 +224,12 @@ def workers(args: argparse.Namespace) -> None:
         one.join()
 
 
+def left(args: argparse.Namespace) -> tuple[int, int]:
+    """Return how many parts have no row yet, and how many there are."""
+    every = [args.out / "parts" / part.grid / part.name for part in chosen(args)]
+    return sum(not (folder / MANIFEST).exists() for folder in every), len(every)
+
+
 def main(words: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
@@ -221,8 +237,10 @@ def main(words: Sequence[str] | None = None) -> None:
     parser.add_argument("--longbench", type=Path, required=True, help="folder with LongBench's .jsonl files")
     parser.add_argument("--essays", type=Path, required=True, help="folder with essays, .txt")
     parser.add_argument("--grids", help="only these, with commas between them")
-    parser.add_argument("--rows", type=int, default=12, help="of each task, in the grid `longbench`")
-    parser.add_argument("--model", default="qwen2.5-coder-1.5b")
+    parser.add_argument("--rows", type=int, help="of each task, in the grid `longbench`; all where not given")
+    parser.add_argument("--part", default=REPORT, choices=PARTS, help="half of LongBench's rows")
+    parser.add_argument("--models", default="qwen2.5-coder-1.5b", help="one after the other")
+    parser.add_argument("--weights", default="full", help="how weights are held, as in `infinipot eval`")
     parser.add_argument("--device", default="auto")
     parser.add_argument("--dtype", default="auto")
     parser.add_argument("--seed", type=int, default=0)
@@ -230,9 +248,16 @@ def main(words: Sequence[str] | None = None) -> None:
     parser.add_argument("--minutes", type=float, default=60 * 24, help="begin no row later")
     parser.add_argument("--out", type=Path, required=True)
     args = parser.parse_args(words)
-    workers(args)
-    for line in gather(args.out):
-        print(line)
+    until = time.time() + 60 * args.minutes
+    for model in args.models.split(","):
+        mine = copy(args)
+        mine.model, mine.out = model, args.out / Path(model).stem
+        if time.time() < until:
+            workers(mine, until)
+        for line in gather(mine.out):
+            print(f"{model}: {line}")
+        untouched, every = left(mine)
+        print(f"{model}: {every - untouched} of {every} parts begun or done", flush=True)
 
 
 if __name__ == "__main__":

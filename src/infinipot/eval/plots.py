@@ -8,7 +8,8 @@ from typing import Any
 from infinipot.common.plots import COLOURS, GREY, MARKERS, Draw, Picture, picture, pyplot
 from infinipot.common.sizes import short
 from infinipot.eval.estimates import Estimate, estimate
-from infinipot.eval.results import Section, Series
+from infinipot.eval.leaderboard import standings
+from infinipot.eval.results import KNOWN, UNKNOWN, UNUSED, Section, Series
 from infinipot.eval.tables import shown, values
 
 ABLATIONS = ("novelty", "catalyst", "pool", "keep", "tail")
@@ -23,6 +24,7 @@ def plots(section: Section) -> Iterator[Picture]:
     drawer, finished = pyplot("eval"), section.finished
     for name, caption, draw in (
         ("heat", "Score by length and depth.", heat(section)),
+        ("costs", "Score against memory and time; numbers are those of the leaderboard.", costs(finished)),
         ("budget", "Score against the capacity; bars are 95% intervals.", budget(finished)),
         ("ablation", "One setting changed, all others the same; bars are 95% intervals.", ablation(finished)),
     ):
@@ -68,6 +70,37 @@ def _map(axis: Any, one: Series, lengths: list[Any], depths: list[Any], first: b
     axis.set(title=_folded(one.name, 28), xlabel="tokens" if last else "", ylabel="depth" if first else "")
     axis.spines[:].set_visible(False)
     axis.tick_params(length=0)
+
+
+def costs(section: Section) -> Draw | None:
+    """Every cell of the leaderboard by its score, against its entries and against its seconds."""
+    known = [one for one in standings(section) if one.entries and one.seconds]
+    looks = {KNOWN: (COLOURS[0], "o"), UNKNOWN: (COLOURS[1], "s"), UNUSED: (GREY, "D")}
+
+    def draw(plots: Any) -> Any:
+        figure, axes = plots.subplots(1, 2, figsize=(7.4, 3.6), layout="constrained", sharey=True)
+        for axis, value, label in (
+            (axes[0], lambda one: one.entries, "KV entries at the peak"),
+            (axes[1], lambda one: one.seconds, "seconds a row"),
+        ):
+            for question, (colour, marker) in looks.items():
+                some = [one for one in known if one.series.question == question]
+                xs, ys = [value(one) for one in some], [100 * one.rows.mean for one in some]
+                if some:
+                    axis.scatter(xs, ys, s=22, color=colour, marker=marker, label=f"question {question}")
+                for one, x, y in zip(some, xs, ys, strict=True):
+                    place = {"xytext": (4, 3), "textcoords": "offset points", "fontsize": 6.5}
+                    axis.annotate(str(one.number), (x, y), **place)
+            axis.set_xscale("log", base=2)
+            axis.xaxis.set_major_formatter(lambda x, _: short(int(x)) if x >= 1024 else f"{x:g}")
+            axis.set_xlabel(label)
+            axis.grid(axis="y", color=GREY, alpha=0.25, linewidth=0.7)
+        axes[0].set_ylabel("mean of rows")
+        handles, labels = axes[0].get_legend_handles_labels()
+        figure.legend(handles, labels, loc="outside upper center", ncols=3)
+        return figure
+
+    return draw if len(known) > 1 else None
 
 
 def budget(section: Section) -> Draw | None:

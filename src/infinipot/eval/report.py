@@ -10,9 +10,10 @@ from infinipot.common import page
 from infinipot.common.atomic_files import failing_to
 from infinipot.common.plots import Picture
 from infinipot.errors import InputError
+from infinipot.eval.leaderboard import forest, leaderboard
 from infinipot.eval.plots import plots
 from infinipot.eval.results import Run, Section, load, sections, stated
-from infinipot.eval.tables import Table, tables
+from infinipot.eval.tables import DIFFERENCES, Table, tables
 from infinipot.models.catalog import file_format
 
 Part = tuple[Section, list[Table], list[Picture]]
@@ -68,12 +69,13 @@ def _page(parts: Sequence[Part], known: dict[str, str], mixed: Sequence[str]) ->
     if mixed:
         told = f"Different runs are mixed here, as asked. They differ in {'; '.join(mixed)}."
         body.append(f"<p class=warn>{html.escape(told)}</p>")
-    body.append(page.facts(known))
-    for section, made, drawn in parts:
+    body.append(f"<details><summary>What was run, and on what</summary>\n{page.facts(known)}</details>")
+    for number, (section, made, drawn) in enumerate(parts, start=1):
         body.append(f"<h2>{html.escape(section.title)}</h2>")
         body += [f"<p class=warn>{html.escape(note)}</p>" for note in section.notes]
-        shown: list[Table | Picture] = [*made[:1], *drawn, *made[1:]]
-        body += [one.html() for one in shown]
+        body.append(leaderboard(section, f"question-{number}"))
+        body += [one.html() for one in drawn]
+        body += [forest(one) if one.columns == DIFFERENCES else one.html() for one in made]
         if section.bad:
             rows = "".join(f"<li>{html.escape(text)}</li>" for text in section.bad)
             body.append(f"<h3>Rows that are no examples</h3><ul class=note>{rows}</ul>")

@@ -15,6 +15,7 @@ from infinipot.eval.results import KNOWN, UNKNOWN, UNUSED, Section, Series
 from infinipot.eval.tasks.task import TaskType, tasks
 
 ALL, AVERAGE, ROWS = "all", "average", "rows"
+DIFFERENCES = ("cell", "question", "more than chance", "difference")
 MARK = "*"  # at the name of a task that has few rows
 FEW_NOTE = f"Average: over tasks, without those under {FEW} rows ({MARK}). The last column: over rows."
 LONG = 32  # rows beyond which a table is folded
@@ -120,16 +121,23 @@ def _by_depth(section: Section) -> Table:
     return found
 
 
-def _twins(section: Section) -> Table:
-    """Rows of a task and of its LongBench-E twin as one task, where both are there."""
+def joined(section: Section) -> Section:
+    """Return the section with rows of a task and of its LongBench-E twin as one task."""
     names = values(section, "task")
-    both = any(f"{name}_e" in names for name in names)
+    if not any(f"{name}_e" in names for name in names):
+        return section
     series = []
-    for one in section.series if both else ():
+    for one in section.series:
         facts = ({**row["facts"], "task": row["facts"]["task"].removesuffix("_e")} for row in one.rows)
         rows = [{**row, "facts": known} for row, known in zip(one.rows, facts, strict=True)]
         series.append(replace(one, rows=rows))
-    return _by_task(replace(section, series=series), "By task, rows of LongBench and LongBench-E together")
+    return replace(section, series=series)
+
+
+def _twins(section: Section) -> Table:
+    """A task's rows and its LongBench-E twin's together; nothing where no twins are there."""
+    together, title = joined(section), "By task, rows of LongBench and LongBench-E together"
+    return Table(title, ()) if together is section else _by_task(together, title)
 
 
 def _buckets(section: Section) -> Table:
@@ -154,7 +162,7 @@ def _difference(section: Section, question: str) -> Table:
     title = f"Difference to {first.name}" if first else ""
     title += f", question {question}" if first and first.question != UNUSED else ""
     note = "By rows, on the examples both have; an interval without 0 is more than chance."
-    found = Table(title, ("cell", "question", "more than chance", "difference"), note=note)
+    found = Table(title, DIFFERENCES, note=note)
     for one in kind if first else ():
         if one is not first and (less := paired(one.by_example(), first.by_example())):
             found.rows.append((section.label(one), one.question, "yes" if less.excludes_zero else "no", less))

@@ -36,7 +36,7 @@ def test_one_recipe_in_full_and_as_json() -> None:
     for word in ("heavy=4", "arXiv:2306.14048", "token by token", "attention of every token"):
         assert word in " ".join(shown.split())
     stated = json.loads(call("recipes", "h2o", "--json"))
-    assert stated["knobs"] == {"heavy": 4}
+    assert stated["knobs"] == {"heavy": 4, "share": 0.0}
     assert [row["name"] for row in json.loads(call("recipes", "--json"))] == ours
 
 

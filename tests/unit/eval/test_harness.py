@@ -185,9 +185,8 @@ def watched(model: InfiniPotLM, counts: list[int] | None = None) -> list[int]:
 
 @pytest.mark.parametrize("recipe", BOUNDED)
 def test_a_long_context_stays_within_the_pot(recipe: str) -> None:
-    options = (
-        SMALL if recipe in ("infinipot", "cap-only", "no-cr-rope") else {"capacity": 64, "prompt_tokens": 16}
-    )
+    asking = ("infinipot", "infinipot-paper", "cap-only", "no-cr-rope")
+    options = SMALL if recipe in asking else {"capacity": 64, "prompt_tokens": 16}
     model = lm(toy(), recipe=recipe, **options)
     fills = watched(model)
     texts = [TEXT * 9, TEXT * 5 + "Other.", "Short."]  # to none of them this model's first token is a stop

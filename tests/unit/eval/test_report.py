@@ -69,7 +69,7 @@ def test_numbers_by_length_and_depth(tmp_path: Path) -> None:
     assert "| infinipot 1024 general | 80.0 | 80.0 | 80.0 [58.4, 91.9] |" in text
     assert "| truncate 2048 | 100.0 | 0.0 | 50.0 [29.9, 70.1] |" in text
     assert "| full | 8K | 80.0 | 80.0 | 80.0 [49.0, 94.3] |" in text
-    assert "| truncate 1024 | -30.0 [" in text  # against the first cell, on the same examples
+    assert "| truncate 1024 | not used | no | -30.0 [" in text  # to the first cell, on the same examples
     assert "- hardware: a small computer" in text
     rows = list(csv.DictReader((tmp_path / "out" / "passkey-by-length.csv").read_text().splitlines()))
     first = {
@@ -159,14 +159,49 @@ def test_the_page_needs_nothing_else(tmp_path: Path) -> None:
     assert "http://" not in page
     assert "https://" not in page
     assert "<script" not in page
-    assert page.count("data:image/png;base64,") == 6  # heat, budget, ablation; light and dark
+    assert page.count("data:image/png;base64,") == 8  # heat, costs, budget, ablation; light and dark
     assert "prefers-color-scheme: dark" in page
     assert {path.name for path in written if path.suffix == ".png"} == {
         "passkey-heat.png",
+        "passkey-costs.png",
         "passkey-budget.png",
         "passkey-ablation.png",
     }
-    assert page.index("<h3>By length</h3>") < page.index("<figure>")
+    assert page.index("<table class=board>") < page.index("<figure>") < page.index("<h3>By length</h3>")
+
+
+def test_a_leaderboard_has_a_switch_between_known_and_unknown_questions(tmp_path: Path) -> None:
+    grid = Grid(("infinipot", "truncate"), (1024,), catalysts=("question", "general"))
+    page = report([passkey(tmp_path / "run", grid)], tmp_path / "out")[0].read_text()
+    assert page.count("<input type=radio") == 2
+    known, unknown = re.findall(r"<table class=board>.*?</table>", page, re.DOTALL)
+    assert "infinipot 1024 question" in known
+    assert "general" not in known
+    assert "infinipot 1024 general" in unknown
+    assert "question" not in unknown
+    assert all("truncate 1024" in board for board in (known, unknown))  # uses no question: beside both
+    assert known.index("infinipot 1024") < known.index("truncate 1024")  # the best first
+    assert "<b>80.0</b> <small>58.4 to 91.9</small>" in known
+    assert ">1K</td>" in known  # entries at the peak
+    assert ">1.5</td>" in known  # seconds a row
+    assert "<th>4K (10)</th>" in known
+    alone = report([passkey(tmp_path / "one", Grid(("truncate",), (1024, 2048)))], tmp_path / "two")[
+        0
+    ].read_text()
+    assert "type=radio" not in alone
+    assert alone.count("<table class=board>") == 1
+
+
+def test_differences_are_bars_and_what_excludes_0_has_a_colour(tmp_path: Path) -> None:
+    def score(cell: Any, name: str, facts: dict[str, Any]) -> float:
+        return float(cell.recipe.preset.name == "infinipot" or facts["trial"] == 0)
+
+    grid = Grid(("infinipot", "truncate"), (1024,), catalysts=("general",))
+    run = kept_run(tmp_path / "run", "passkey", grid, PASSKEY, score)
+    page = report([run], tmp_path / "out")[0].read_text()
+    assert '<span class="span below" style="--at:' in page
+    same = report([passkey(tmp_path / "same", grid)], tmp_path / "three")[0].read_text()
+    assert '<span class="span chance"' in same
 
 
 def test_pictures_compare_what_differs_in_one_thing(tmp_path: Path) -> None:

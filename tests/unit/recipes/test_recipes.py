@@ -245,7 +245,7 @@ def test_ends_hold_no_more_than_they_must() -> None:
     ("call", "says"),
     [
         (lambda: find("infinpot"), "unknown recipe 'infinpot': did you mean 'infinipot'"),
-        (lambda: find("zzz"), "use one of infinipot, ccd"),
+        (lambda: find("zzz"), "use one of infinipot, infinipot-paper, ccd"),
         (lambda: Recipe.named("h2o", sinks=3), "unknown setting of recipe 'h2o' 'sinks': use one of heavy"),
         (lambda: Recipe.named("sirllm", sink=3), "did you mean 'sinks'"),
         (lambda: Recipe.named("full", novelty=0.1), "there is none"),

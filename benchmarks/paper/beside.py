@@ -1,0 +1,156 @@
+"""Tables of the paper beside ours: averages, differences and whether they agree, tasks, groups, pass keys.
+
+Works on the rows of one grid and the paper's numbers (`tables.toml`); yields lines of Markdown.
+"""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from statistics import fmean
+from typing import Any
+
+from infinipot.eval.estimates import FEW, Estimate, paired
+from infinipot.eval.results import Section, Series
+from infinipot.eval.tables import joined
+
+PAPER: dict[str, Any] = tomllib.loads((Path(__file__).parent / "tables.toml").read_text("utf-8"))
+TAILS = ("", " tail=distil")  # the first with which all recipes of a table were run
+
+
+class Ours:
+    """The rows of one grid, by the paper's names of recipes."""
+
+    def __init__(self, section: Section, all_of: Mapping[str, str]) -> None:
+        self.cells = {one.name: one for one in joined(section).series}
+        whole = (
+            tail for tail in TAILS if all(cell.format(tail=tail) in self.cells for cell in all_of.values())
+        )
+        self.tail = next(whole, TAILS[-1])  # the treatment of a text's end with which all these were run
+
+    def series(self, cells: Mapping[str, str]) -> dict[str, Series]:
+        """Return the series of a table's recipes; one that was not run is not there."""
+        names = {label: cell.format(tail=self.tail) for label, cell in cells.items()}
+        return {label: self.cells[name] for label, name in names.items() if name in self.cells}
+
+
+def verdict(theirs: float, ours: Estimate | None) -> str:
+    """Say whether a difference of ours has the sign of the paper's."""
+    if ours is None:
+        return "not run"
+    if not ours.excludes_zero:
+        return "not told apart"
+    return "agrees" if (ours.mean > 0) == (theirs > 0) else "contradicts"
+
+
+def difference(one: Series, other: Series) -> Estimate | None:
+    return paired(one.by_example(), other.by_example())
+
+
+def worded(found: Estimate | None) -> str:
+    return f"{100 * found.mean:+.1f} ({100 * found.low:.1f} to {100 * found.high:.1f})" if found else "–"
+
+
+def group_means(one: Series) -> list[float | None]:
+    """Return the means of the paper's groups of tasks: means over tasks, as there, with few rows too."""
+    found = [[one.scores(task=task) for task in names] for names in PAPER["groups"].values()]
+    means = [[fmean(scores) for scores in group if scores] for group in found]
+    return [100 * fmean(group) if group else None for group in means]
+
+
+def against(
+    title: str, base: str, theirs: Mapping[str, Sequence[float]], ours: Mapping[str, Series], note: str = ""
+) -> Iterator[str]:
+    """Yield a table of averages and of differences to one of its rows."""
+    yield f"| {title} | paper, average | ours, mean of rows | paper, less {base} | ours, by rows | |"
+    yield "|---|---|---|---|---|---|"
+    for label, numbers in theirs.items():
+        one = ours.get(label)
+        mean = f"{100 * fmean(one.scores()):.1f}" if one else "–"
+        if one and len(one.rows) < max(len(other.rows) for other in ours.values()):
+            mean += f" ({len(one.rows)} rows)"
+        if label == base:
+            yield f"| {label} | {numbers[-1]:.2f} | {mean} | | | |"
+            continue
+        less = difference(one, ours[base]) if one and base in ours else None
+        gap = numbers[-1] - theirs[base][-1]
+        yield f"| {label} | {numbers[-1]:.2f} | {mean} | {gap:+.2f} | {worded(less)} | {verdict(gap, less)} |"
+    yield f"\n{note}\n" if note else ""
+
+
+def by_task(theirs: Mapping[str, Sequence[float]], ours: Mapping[str, Series]) -> Iterator[str]:
+    """Yield Table 1 cell by cell: the paper's number, and ours with its rows."""
+    yield f"| | {' | '.join(theirs)} |"
+    yield "|---" * (len(theirs) + 1) + "|"
+    for place, task in enumerate(PAPER["tasks"]):
+        cells = []
+        for label, numbers in theirs.items():
+            scores = ours[label].scores(task=task) if label in ours else []
+            mean = f"{100 * fmean(scores):.1f}" if scores else "–"
+            cells.append(f"{numbers[place]:.1f} / {mean}")
+        count = max((len(one.scores(task=task)) for one in ours.values()), default=0)
+        yield f"| {task} ({count}){'*' if count < FEW else ''} | {' | '.join(cells)} |"
+    yield "\nEach cell: paper / ours. In brackets our rows; *: under ten, not to be leaned on.\n"
+
+
+def by_group(theirs: Mapping[str, Sequence[float]], ours: Mapping[str, Series]) -> Iterator[str]:
+    """Yield a table of the paper's groups of tasks: the paper's number, and ours."""
+    yield f"| | {' | '.join(PAPER['groups'])} |"
+    yield "|---" * (len(PAPER["groups"]) + 1) + "|"
+    for label, numbers in theirs.items():
+        means = group_means(ours[label]) if label in ours else [None] * len(PAPER["groups"])
+        both = zip(numbers, means, strict=False)
+        told = (f"{n:.1f} / {'–' if m is None else f'{m:.1f}'}" for n, m in both)
+        yield f"| {label} | {' | '.join(told)} |"
+    yield ""
+
+
+def keys(ours: Mapping[str, Series]) -> Iterator[str]:
+    """Yield Table 4: keys found at three depths, the paper's and ours."""
+    lengths = PAPER["table4"]["lengths"]
+    yield f"| | {' | '.join(lengths)} |"
+    yield "|---" * (len(lengths) + 1) + "|"
+    for label, one in ours.items():
+        cells = []
+        for length, theirs in zip(lengths, PAPER["table4"][label], strict=True):
+            tokens = 1024 * (1024 if length == "1M" else int(length[:-1]))
+            found = [one.scores(length=tokens, depth=depth) for depth in (0.1, 0.5, 0.9)]
+            mine = "/".join(f"{100 * fmean(scores):.0f}" for scores in found if scores) or "–"
+            cells.append(f"{'/'.join(map(str, theirs))} · {mine}")
+        yield f"| {label} | {' | '.join(cells)} |"
+    yield "\nEach cell: paper · ours, at 10/50/90% of the text.\n"
+
+
+def budgets(ours: Ours) -> Iterator[str]:
+    """Yield Figure 6: InfiniPot less truncation at each capacity."""
+    yield "| capacity | InfiniPot | truncated | InfiniPot less truncated, by rows | the paper: above |"
+    yield "|---|---|---|---|---|"
+    for size in (1024, 2048, 4096, 8192):
+        cells = {"ours": f"infinipot {size}{{tail}} by-task", "theirs": f"truncate {size}"}
+        found = ours.series(cells)
+        if len(found) < len(cells):
+            continue
+        means = (f"{100 * fmean(one.scores()):.1f}" for one in found.values())
+        less = difference(found["ours"], found["theirs"])
+        yield f"| {size:,} | {' | '.join(means)} | {worded(less)} | {verdict(1, less)} |"
+    yield ""
+
+
+def speed(bench: Mapping[str, Any]) -> Iterator[str]:
+    """Yield Figure 7: first token, memory and decoding against the length of the text."""
+    yield "| tokens | first token | beyond the weights | a decoded token | the same, whole cache |"
+    yield "|---|---|---|---|---|"
+    rows = {(row["system"], row["length"]): row for row in bench["rows"]}
+    for (system, length), row in rows.items():
+        if system != "infinipot":
+            continue
+        other = rows.get(("transformers", length), {"failed": "not run"})
+        peer = _cost(other) if not other["failed"] else "does not fit"
+        first, memory, decode = _cost(row).split(", ")
+        yield f"| {length // 1024:,}K | {first} | {memory} | {decode} | {peer} |"
+    yield ""
+
+
+def _cost(row: Mapping[str, Any]) -> str:
+    return f"{row['first_token_s']:.2f} s, {row['reserved_bytes'] / 1e9:.2f} GB, {row['decode_ms']:.1f} ms"
