@@ -67,16 +67,20 @@ class Part:
         steps = (f"step={self.step}",) if self.step else ()
         return "_".join([*self.recipes, *self.catalysts, *sizes, *knobs, *ends, *steps])
 
-    def evaluation(self, args: argparse.Namespace) -> Evaluation:
-        task, given, limit = tasks(args)[self.grid]
+    @property
+    def cells(self) -> Grid:
+        """The recipes with every combination of their options."""
         usual = {STEPS[recipe] for recipe in self.recipes if recipe in STEPS}
         steps = tuple({self.step} if self.step else usual)
         tail = (self.tail,) if self.tail and not {*self.recipes} <= WHOLE else ()
         sizes = {"keep": self.keeps, "step": steps, "tail": tail}
         options = {name: values for name, values in (sizes | self.knobs).items() if values}
-        grid = Grid(self.recipes, self.capacities, self.catalysts, options)
+        return Grid(self.recipes, self.capacities, self.catalysts, options)
+
+    def evaluation(self, args: argparse.Namespace) -> Evaluation:
+        task, given, limit = tasks(args)[self.grid]
         out, half = args.out / "parts" / self.grid / self.name, args.part if task == "longbench" else ALL
-        return Evaluation(make(task, given, args.seed), grid, out, args.seed, limit, part=half)
+        return Evaluation(make(task, given, args.seed), self.cells, out, args.seed, limit, part=half)
 
 
 def tasks(args: argparse.Namespace) -> dict[str, tuple[str, dict[str, Any], int | None]]:
@@ -251,7 +255,7 @@ def main(words: Sequence[str] | None = None) -> None:
     until = time.time() + 60 * args.minutes
     for model in args.models.split(","):
         mine = copy(args)
-        mine.model, mine.out = model, args.out / Path(model).stem
+        mine.model, mine.out = model, args.out / Path(model).name.removesuffix(".gguf")
         if time.time() < until:
             workers(mine, until)
         for line in gather(mine.out):

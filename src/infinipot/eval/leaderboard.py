@@ -10,7 +10,6 @@ from dataclasses import dataclass
 from statistics import fmean
 from typing import Any
 
-from infinipot.common.sizes import short
 from infinipot.eval.estimates import FEW, Estimate, estimate, over_tasks, paired
 from infinipot.eval.results import KNOWN, UNKNOWN, UNUSED, Section, Series
 from infinipot.eval.tables import MARK, Table, joined, shown, values
@@ -114,7 +113,7 @@ def _row(section: Section, one: Standing, parts: Sequence[Part], best: Standing)
     cells.append(f"<td class=score><b>{100 * one.rows.mean:.1f}</b> <small>{span}</small>{bar}</td>")
     if parts and parts[0][0] == "task":
         cells.append(f"<td class=n>{_number(one.tasks)}</td>")
-    cells.append(f"<td class=n>{short(one.entries) if one.entries else '–'}</td>")
+    cells.append(f"<td class=n>{f'{one.entries / 1024:.3g}K' if one.entries else '–'}</td>")
     cells.append(f"<td class=n>{f'{one.seconds:.1f}' if one.seconds is not None else '–'}</td>")
     for part in parts:
         scores = one.series.scores(**dict([part]))

@@ -3,6 +3,7 @@
 import textwrap
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
+from operator import attrgetter
 from typing import Any
 
 from infinipot.common.plots import COLOURS, GREY, MARKERS, Draw, Picture, picture, pyplot
@@ -80,8 +81,8 @@ def costs(section: Section) -> Draw | None:
     def draw(plots: Any) -> Any:
         figure, axes = plots.subplots(1, 2, figsize=(7.4, 3.6), layout="constrained", sharey=True)
         for axis, value, label in (
-            (axes[0], lambda one: one.entries, "KV entries at the peak"),
-            (axes[1], lambda one: one.seconds, "seconds a row"),
+            (axes[0], attrgetter("entries"), "KV entries at the peak"),
+            (axes[1], attrgetter("seconds"), "seconds a row"),
         ):
             for question, (colour, marker) in looks.items():
                 some = [one for one in known if one.series.question == question]

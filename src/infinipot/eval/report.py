@@ -72,7 +72,7 @@ def _page(parts: Sequence[Part], known: dict[str, str], mixed: Sequence[str]) ->
     body.append(f"<details><summary>What was run, and on what</summary>\n{page.facts(known)}</details>")
     for number, (section, made, drawn) in enumerate(parts, start=1):
         body.append(f"<h2>{html.escape(section.title)}</h2>")
-        body += [f"<p class=warn>{html.escape(note)}</p>" for note in section.notes]
+        body.append(f"<p class=warn>{'<br>'.join(map(html.escape, section.notes))}</p>")
         body.append(leaderboard(section, f"question-{number}"))
         body += [one.html() for one in drawn]
         body += [forest(one) if one.columns == DIFFERENCES else one.html() for one in made]

@@ -163,8 +163,11 @@ def _difference(section: Section, question: str) -> Table:
     title += f", question {question}" if first and first.question != UNUSED else ""
     note = "By rows, on the examples both have; an interval without 0 is more than chance."
     found = Table(title, DIFFERENCES, note=note)
-    for one in kind if first else ():
-        if one is not first and (less := paired(one.by_example(), first.by_example())):
+    if first is None:
+        return found
+    base = first.by_example()
+    for one in kind:
+        if one is not first and (less := paired(one.by_example(), base)):
             found.rows.append((section.label(one), one.question, "yes" if less.excludes_zero else "no", less))
     return found
 
