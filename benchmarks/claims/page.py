@@ -18,7 +18,7 @@ from typing import Any
 NUMBER = r"[-+]?\d+(?:,\d{3})*(?:\.\d+)?"
 UNIT = (
     r"\s?(?:%|ms\b|s\b|GB\b|MB\b|KB\b|nats\b|x\b|times\b|points?\b|seconds\b|bytes\b|T?G?FLOP/s|tokens/s"
-    r"|of \d|keys\b|rows\b|\(-?\d)"
+    r"|of \d|keys\b|rows\b|\(-?[\d.]+ to | to -?\d[\d.]*[,)])"
 )
 COMPARES = (
     r"\b(?:faster|slower|sooner|better|worse|higher|lower|fewer|above|below|found|lost|right|against)\b"
@@ -41,6 +41,7 @@ HIDDEN = (  # is not read as prose: code, comments, addresses, headings, tables 
 _HIDDEN = re.compile("|".join(f"(?:{one})" for one in HIDDEN), re.MULTILINE | re.DOTALL)
 _FIGURE = re.compile(rf"(?<![\w./#=-])({NUMBER})(?![\w-]|\.\d)")
 _UNIT, _COMPARES = re.compile(UNIT), re.compile(COMPARES)
+_PART = re.compile(r"\d of $|\(-?[\d.,]+ to $")  # of so many; the end of an interval
 
 
 @dataclass(frozen=True)
@@ -92,16 +93,15 @@ class Page:
         return _HIDDEN.sub(lambda m: re.sub(r"\S", " ", m[0]), self.text)
 
     def figures(self) -> Iterator[tuple[int, str]]:
-        """Yield the numbers that look measured: with a decimal or a unit, or beside a word that compares."""
+        """Yield the numbers that look measured: with a unit or interval, of so many, beside a comparison.
+
+        In a table every number with a decimal does.
+        """
         for found in _FIGURE.finditer(self.prose):
             before, after = self._around(*found.span())
-            if (
-                "." in found[1]
-                or _UNIT.match(after)
-                or before.endswith((" of ", "(", " to "))
-                or _COMPARES.search(before)
-                or _COMPARES.search(after)
-            ):
+            line = self.prose[self.prose.rfind("\n", 0, found.start()) + 1 :]
+            tabled = line.lstrip().startswith("|") and "." in found[1]
+            if tabled or _UNIT.match(after) or _PART.search(before) or _COMPARES.search(f"{before} {after}"):
                 yield found.start(), found[1]
 
     def _around(self, start: int, end: int) -> tuple[str, str]:
