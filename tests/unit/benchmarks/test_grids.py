@@ -42,7 +42,7 @@ def test_models_follow_one_another_in_folders_of_their_own(
     monkeypatch.setattr(grids, "workers", lambda args, until: ran.append((args.model, args.out)))
     words: list[Any] = [
         "--models",
-        "one,two.gguf",
+        "one-1.5b,two.gguf",
         "--longbench",
         tmp_path,
         "--essays",
@@ -51,7 +51,7 @@ def test_models_follow_one_another_in_folders_of_their_own(
         tmp_path,
     ]
     grids.main([*map(str, words), "--grids", "passkey", "--minutes", "1"])
-    assert ran == [("one", tmp_path / "one"), ("two.gguf", tmp_path / "two")]
+    assert ran == [("one-1.5b", tmp_path / "one-1.5b"), ("two.gguf", tmp_path / "two")]
     told = capsys.readouterr().out
     count = sum(part.grid == "passkey" for part in EVERY)
     assert f"one-1.5b: 0 of {count} parts begun or done" in told
