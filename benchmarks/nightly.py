@@ -166,7 +166,7 @@ def main(words: Sequence[str] | None = None) -> None:
         print(json.dumps(told, indent=1))
     else:
         print(shown(changes) if before else f"nothing is kept in {args.kept} yet: nothing to compare with")
-        print("\n".join(found) or "no cell lost more than chance explains")
+        print("\n".join(found) or "no cell lost more than chance explains" * bool(before))
     if args.keep:
         keep(args.out, args.kept)
     raise SystemExit(1 if found else 0)

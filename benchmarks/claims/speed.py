@@ -212,6 +212,7 @@ def _memory(says: Says) -> None:
     says("docs/how-it-works.md", words, min(rows), max(rows))
     pot = _bench("llama-3-8b-h200", "infinipot", 128 * K)["cache_bytes"] / GB
     says("docs/serving.md", "{:.2f} GB for an 8B model with 8 KV heads at 4,096 entries", pot)
+    says("docs/adr/0022-pots-of-8-bits.md", "{:.2f} GB for an 8B shape at 4,096 entries", pot)
     says("docs/adr/0021-a-server-on-a-card.md", "that is {:.1f} GB each way,", pot)
     share = document("bench-llama-3-8b-h200.json")["shares"][0]
     words = "The catalyst and the choice of slots take {:.1f}% of a cycle on an H200, novelty {:.1f}%"
