@@ -26,7 +26,7 @@ from infinipot.hf.packed.blocks import slices
 from infinipot.hf.packed.modules import FEW, PackedHead
 from infinipot.hf.rope import frequencies, key_factors, still
 
-PROBE_STEPS = 7
+PROBE_STEPS, PROBED = 7, 8  # positions between two probed keys; tokens of a probed text
 FIRST, COMMON = 4, 60  # tokens that `key_offsets` leaves out, and takes
 CARD_PART = 32_000_000  # the same on a card
 HEAD_PART = 4_000_000  # weights of a packed head at a time: bounds the logits of a chunk that exist at once
@@ -133,16 +133,16 @@ class HFModel:
     def _probe(self) -> None:
         """Switch to our attention; refuse a model that is not what the pot assumes.
 
-        Its logits must be those of its own attention. And with a single token every hidden state is the same
+        Its hidden states must be those of its own attention. And with a single token every hidden state is the same
         at any position, so keys at positions 0 and 7 may differ in nothing but their rotation.
         """
         wanted = frequencies(self.decoder, self.config, PROBE_STEPS + 1)
-        some = torch.arange(1, 17, device=self.device)[None] % self.vocabulary
+        some = torch.arange(1, 1 + PROBED, device=self.device)[None] % self.vocabulary
         self.model.set_attn_implementation("eager")
-        own = self.model(input_ids=some, use_cache=False).logits
+        own = self.decoder(input_ids=some, use_cache=False).last_hidden_state
         attention.register()
         self.model.set_attn_implementation(attention.NAME)
-        ours = self.model(input_ids=some, use_cache=False).logits
+        ours = self.decoder(input_ids=some, use_cache=False).last_hidden_state
         _same(ours, own, "its attention is not plain causal attention", most=0.1)
         token = torch.ones(1, 1, dtype=torch.long, device=self.device)
         near, far = _Recorder(), _Recorder()

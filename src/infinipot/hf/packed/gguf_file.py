@@ -17,7 +17,7 @@ from torch import Tensor
 
 from infinipot.errors import ModelError
 from infinipot.hf.packed import ggml
-from infinipot.hf.packed.blocks import Blocks, format_name, packed, slices, unpacked
+from infinipot.hf.packed.blocks import Blocks, block_size, format_name, packed, slices, unpacked
 
 _FLOATS = {0: torch.float32, 1: torch.float16, 30: torch.bfloat16}
 
@@ -191,9 +191,11 @@ class _Sample:
         place, _ = self.weights.found[self.name]
         if not place.packable or callable(self.change):
             return self.weights.values(self.name).reshape(-1)[spots].half()
-        rows = spots // place.shape[1] if self.change is None else self.change[spots // place.shape[1]]
-        found = Blocks(place.bytes(self.weights.file)[rows], place.kind, place.shape[1])
-        return unpacked(found).gather(1, (spots % place.shape[1])[:, None])[:, 0].half()
+        row, column = spots // place.shape[1], spots % place.shape[1]
+        row, values = row if self.change is None else self.change[row], block_size(place.kind)[0]
+        whole = place.bytes(self.weights.file).view(place.shape[0], place.shape[1] // values, -1)
+        found = Blocks(whole[row, column // values], place.kind, values)  # a block for each value, no more
+        return unpacked(found).gather(1, (column % values)[:, None])[:, 0].half()
 
 
 def _processor(model: Any, index: Index) -> Any:

@@ -110,7 +110,7 @@ def _pack_children(module: nn.Module, prefix: str, source: Source) -> None:
         blocks = [one for one in found if one is not None]
         if len(blocks) < len(found):
             continue
-        shared = Shared(blocks)
+        shared = Shared(blocks, f"{prefix.rpartition('.')[2]} {names}")
         for index, (name, one) in enumerate(zip(names, plain, strict=True)):
             bias = None if one.bias is None else source.values(f"{paths[index]}.bias").float()
             setattr(module, name, PackedLinear(shared, index, bias))

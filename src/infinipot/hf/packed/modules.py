@@ -13,16 +13,30 @@ from infinipot.hf.packed import ggml
 from infinipot.hf.packed.blocks import Blocks, slices, slowly_unpacked
 from infinipot.hf.packed.ggml import Ggml, Graph
 
-FEW = 16  # tokens up to which ggml's kernels are the faster ones
+FEW = 64  # tokens up to which ggml's kernels are the faster ones
 PIECE = 1024  # tokens whose wide activations exist at a time
 LIKELY = 64  # next tokens whose logits are computed in float32
+_buffers: dict[tuple[str, int, int, int], Tensor] = {}  # of graphs: layers take turns, so they share
+
+
+def _buffer(role: str, number: int, rows: int, width: int) -> Tensor:
+    """Return a buffer of modules with this role, the same one in every layer."""
+    key = role, number, rows, width
+    if key not in _buffers:
+        _buffers[key] = torch.zeros(rows, width)
+    return _buffers[key]
+
+
+def _padded(rows: int) -> int:
+    """Return how many rows a graph has for so many: a few graphs serve every number."""
+    return 1 << (rows - 1).bit_length()
 
 
 class Shared:
     """Products of one input with several weights; few tokens get all of them in one call."""
 
-    def __init__(self, weights: list[Blocks]) -> None:
-        self.weights = weights
+    def __init__(self, weights: list[Blocks], role: str) -> None:
+        self.weights, self.role = weights, role  # modules of one role never need each other's outputs
         self._graphs: dict[int, tuple[Graph, Tensor, list[Tensor]]] = {}
         self._seen: Tensor | None = None  # the input of `_parts`
         self._parts: list[Tensor] = []
@@ -45,8 +59,7 @@ class Shared:
 
     def _few(self, x: Tensor, kernels: Ggml) -> list[Tensor]:
         """Outputs for few rows, valid until the next call: whoever keeps one longer copies it."""
-        rows = len(x)
-        size = 1 << (rows - 1).bit_length()  # a few graphs serve every number of rows
+        rows, size = len(x), _padded(len(x))
         with kernels.lock:
             if size not in self._graphs:
                 self._graphs[size] = self._graph(size, kernels)
@@ -56,8 +69,9 @@ class Shared:
         return outs if rows == size else [out[:rows] for out in outs]
 
     def _graph(self, rows: int, kernels: Ggml) -> tuple[Graph, Tensor, list[Tensor]]:
-        graph, given = Graph(kernels), torch.zeros(rows, self.weights[0].width)
-        outs = [torch.empty(rows, weight.shape[0]) for weight in self.weights]
+        graph, given = Graph(kernels), _buffer(self.role, 0, rows, self.weights[0].width)
+        sizes = enumerate((weight.shape[0] for weight in self.weights), start=1)
+        outs = [_buffer(self.role, number, rows, size) for number, size in sizes]
         x = graph.input(given)
         for weight, out in zip(self.weights, outs, strict=True):
             graph.apply("ggml_mul_mat", graph.tensor(weight.kind, weight.shape, weight.data), x, out=out)
@@ -112,15 +126,16 @@ class PackedMlp(nn.Module):
         rows, kernels = x.shape[:-1].numel(), ggml.find()
         if rows > FEW:
             return torch.cat([self._many(part) for part in torch.split(x, PIECE, dim=-2)], dim=-2)
-        if isinstance(kernels, str) or rows not in (1, 2, 4, 8, FEW):
+        if isinstance(kernels, str):
             return self.inner(x)  # type: ignore[no-any-return]  # torch types a module's result so
+        size = _padded(rows)
         with kernels.lock:
-            if rows not in self._graphs:
-                self._graphs[rows] = self._graph(rows, kernels)
-            graph, given, out = self._graphs[rows]
-            given.copy_(x.view(rows, -1))
+            if size not in self._graphs:
+                self._graphs[size] = self._graph(size, kernels)
+            graph, given, out = self._graphs[size]
+            given[:rows].copy_(x.reshape(rows, -1))
             graph.run()
-        return out.view(*x.shape[:-1], -1)
+        return out[:rows].view(*x.shape[:-1], -1)
 
     def _many(self, x: Tensor) -> Tensor:
         gate, up, down = self.weights
@@ -128,10 +143,10 @@ class PackedMlp(nn.Module):
         return exactly(wide, down)
 
     def _graph(self, rows: int, kernels: Ggml) -> tuple[Graph, Tensor, Tensor]:
-        graph, given = Graph(kernels), torch.zeros(rows, self.weights[0].width)
+        graph, given = Graph(kernels), _buffer("gated", 0, rows, self.weights[0].width)
         gate, up, down = (graph.tensor(one.kind, one.shape, one.data) for one in self.weights)
-        wide = [torch.empty(rows, self.weights[0].shape[0]) for _ in range(4)]
-        out, x = torch.empty(rows, self.weights[2].shape[0]), graph.input(given)
+        wide = [_buffer("gated", number, rows, self.weights[0].shape[0]) for number in (1, 2, 3, 4)]
+        out, x = _buffer("gated", 5, rows, self.weights[2].shape[0]), graph.input(given)
         bent = graph.apply("ggml_silu", graph.apply("ggml_mul_mat", gate, x, out=wide[0]), out=wide[1])
         gated = graph.apply("ggml_mul", bent, graph.apply("ggml_mul_mat", up, x, out=wide[2]), out=wide[3])
         graph.apply("ggml_mul_mat", down, gated, out=out)
@@ -155,7 +170,7 @@ class PackedHead(nn.Module):
 
     def __init__(self, blocks: Blocks, bias: Tensor | None) -> None:
         super().__init__()
-        self.blocks, self.linear = blocks, PackedLinear(Shared([blocks]), 0, bias)
+        self.blocks, self.linear = blocks, PackedLinear(Shared([blocks], "head"), 0, bias)
 
     def forward(self, x: Tensor) -> Tensor:
         """Logits [..., V]."""

@@ -33,7 +33,7 @@ def test_every_format_is_unpacked_exactly(kind: int) -> None:
 @pytest.mark.parametrize("kind", FORMATS, ids=lambda kind: ggml.UNPACK[kind])
 @pytest.mark.parametrize("rows", [1, 3, modules.FEW, modules.FEW + 1, 70])
 def test_products_are_those_of_the_unpacked_weight(kind: int, rows: int) -> None:
-    linear = PackedLinear(Shared([packed(weight(), kind)]), 0, bias=torch.linspace(-1, 1, 96))
+    linear = PackedLinear(Shared([packed(weight(), kind)], "a"), 0, bias=torch.linspace(-1, 1, 96))
     x = torch.randn(1, rows, 512, generator=torch.Generator().manual_seed(rows))
     found, wanted = linear(x), linear.slowly(x)
     assert found.shape == (1, rows, 96)
@@ -45,7 +45,7 @@ def test_products_are_those_of_the_unpacked_weight(kind: int, rows: int) -> None
 
 def test_products_of_one_input_are_each_their_own_and_of_the_newest_input() -> None:
     weights = [packed(weight(96), 12), packed(weight(32), 14)]
-    shared = Shared(weights)
+    shared = Shared(weights, "a")
     first, second = (PackedLinear(shared, index, None) for index in (0, 1))
     for seed in range(3):
         x = torch.randn(2, 1, 512, generator=torch.Generator().manual_seed(seed))
@@ -54,6 +54,18 @@ def test_products_of_one_input_are_each_their_own_and_of_the_newest_input() -> N
     y = torch.randn(1, 1, 512)
     first(y)  # only one of the two asked; another input must not get its answer
     assert error(second(x), second.slowly(x)) < ROUNDED
+
+
+def test_layers_share_buffers_and_modules_of_other_roles_do_not() -> None:
+    x, blocks = torch.randn(1, 3, 512), packed(weight(), 8)
+    attention, feed_forward, next_layer = (
+        PackedLinear(Shared([blocks], role), 0, None) for role in ("attention", "mlp", "attention")
+    )
+    kept = attention(x)
+    before = kept.clone()
+    feed_forward(-x)  # a layer that adds both of them up still has the first
+    assert torch.equal(kept, before)
+    assert next_layer(-x).data_ptr() == kept.data_ptr()
 
 
 def test_slices_are_the_whole(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -87,7 +99,7 @@ def test_heads_likeliest_tokens_are_exact() -> None:
 
 def test_threads_follow_torch() -> None:
     blocks, before = packed(weight(), 12), torch.get_num_threads()
-    linear, x = PackedLinear(Shared([blocks]), 0, None), torch.randn(1, 512)
+    linear, x = PackedLinear(Shared([blocks], "a"), 0, None), torch.randn(1, 512)
     try:
         found = []
         for count in (1, 2, 1):
@@ -116,7 +128,7 @@ def test_without_the_package_the_reason_is_said(monkeypatch: pytest.MonkeyPatch)
         blocks = Blocks(torch.zeros(4, 34, dtype=torch.uint8), 8, 32)
         assert torch.equal(unpacked(blocks), torch.zeros(4, 32))  # by the gguf package
         x = torch.ones(1, 32)
-        assert torch.equal(PackedLinear(Shared([blocks]), 0, None)(x), torch.zeros(1, 4))
+        assert torch.equal(PackedLinear(Shared([blocks], "a"), 0, None)(x), torch.zeros(1, 4))
         monkeypatch.setattr(ggml, "_has_avx2", lambda: False)
         ggml.find.cache_clear()
         assert ggml.find() in (

@@ -27,6 +27,13 @@ needs_ggml = pytest.mark.skipif(isinstance(ggml.find(), str), reason=f"no ggml: 
 CPU = torch.device("cpu")
 
 
+MANY = modules.FEW + 24  # tokens that are multiplied exactly
+
+
+def tokens(count: int) -> torch.Tensor:
+    return 3 + torch.arange(count) % 40
+
+
 @pytest.fixture(params=["Q8_0", "Q4_1"])
 def quantised(request: Any, home: Path, tmp_path: Path) -> Path:
     path = tmp_path / "tiny.gguf"
@@ -63,8 +70,8 @@ def test_packed_weights_compute_what_full_ones_do(quantised: Path) -> None:
             assert torch.allclose(layer.mlp(x), layer.mlp.inner(x), atol=1e-4)
     assert isinstance(loaded.model.get_input_embeddings(), PackedEmbedding)
     theirs, _ = unpacked(quantised)
-    for count, most in ((40, 1e-5), (4, 0.05)):  # many tokens are exact, few are rounded
-        ids = torch.arange(3, 3 + count)[None]
+    for count, most in ((MANY, 1e-5), (4, 0.05)):  # many tokens are exact, few are rounded
+        ids = tokens(count)[None]
         with torch.no_grad():
             ours, wanted = loaded.model(ids).logits, theirs(ids).logits
         assert float((ours - wanted).norm() / wanted.norm()) < most
@@ -88,7 +95,7 @@ def test_engine_reads_and_says_how_weights_are_held(quantised: Path) -> None:
     hidden = []
     for one in (engine, full):
         reader = one.reader(Recipe.named(capacity=200, format=one.format))
-        hidden.append(reader.session.write(list(range(3, 43))))
+        hidden.append(reader.session.write(tokens(MANY).tolist()))
         assert "".join(reader.ask("hello?", Generation(3)))
     assert torch.allclose(*hidden, atol=1e-4)  # a chunk is read exactly
 
@@ -105,7 +112,7 @@ def test_a_folder_is_rounded_while_it_is_loaded(weights: str, quantised: Path, t
     for weight in theirs.parameters():
         if weight.ndim == 2:
             weight.data = unpack(packed(weight.data, kind))
-    ids = torch.arange(3, 43)[None]
+    ids = tokens(MANY)[None]
     with torch.no_grad():
         assert torch.allclose(loaded.model(ids).logits, theirs(ids).logits, atol=1e-4)
     assert failing(str(tmp_path / "folder"), weights="fp8").startswith("fp8 weights are for cards")
