@@ -28,8 +28,8 @@ from infinipot.hf.rope import frequencies, key_factors, still
 
 PROBE_STEPS, PROBED = 7, 8  # positions between two probed keys; tokens of a probed text
 FIRST, COMMON = 4, 60  # tokens that `key_offsets` leaves out, and takes
-CARD_PART = 32_000_000  # the same on a card
 HEAD_PART = 4_000_000  # weights of a packed head at a time: bounds the logits of a chunk that exist at once
+CARD_PART = 32_000_000  # the same on a card
 
 
 class HFModel:
@@ -133,8 +133,8 @@ class HFModel:
     def _probe(self) -> None:
         """Switch to our attention; refuse a model that is not what the pot assumes.
 
-        Its hidden states must be those of its own attention. And with a single token every hidden state is the same
-        at any position, so keys at positions 0 and 7 may differ in nothing but their rotation.
+        Its hidden states must be those of its own attention. And with a single token every hidden state is
+        the same at any position, so keys at positions 0 and 7 may differ in nothing but their rotation.
         """
         wanted = frequencies(self.decoder, self.config, PROBE_STEPS + 1)
         some = torch.arange(1, 1 + PROBED, device=self.device)[None] % self.vocabulary
