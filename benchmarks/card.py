@@ -35,7 +35,7 @@ PARTS = {  # name: seconds it may take, what it is
     "memory": (200, "memory beyond the weights, 16K to 1M, bf16"),
     "small": (240, "int4 with 8 GB of the card: 1M tokens"),
     "suspects": (240, "what slows a captured cycle, one switch at a time"),
-    "kernels": (120, "tiles of the products in few bits; attention on pots of 8 bits"),
+    "kernels": (240, "tiles of the products in few bits; attention on pots of 8 bits"),
 }
 
 
@@ -101,6 +101,7 @@ def main() -> int:
         return 0
     args.out.mkdir(parents=True, exist_ok=True)
     if args.only:
+        sys.path.insert(0, str(HERE.parents[1] / "src"))  # a borrowed machine has nothing installed
         from speed import card_parts
 
         result = card_parts.run(args.only, args.shape, args.device, args.length, args.longest)
