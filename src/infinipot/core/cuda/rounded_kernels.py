@@ -215,19 +215,20 @@ def _rounded_pieces(
     kind = queries.dtype.element_ty
     if (filled >= piece * P) & (filled < (piece + 1) * P) & (filled < slots):
         one = tl.arange(0, 1)
-        c, s = _angles(cos, sin, filled + one, one == 0, half, D)
-        a = tl.load(fresh_keys + row * D + half).to(tl.float32)[None, :]
-        b = tl.load(fresh_keys + row * D + D // 2 + half).to(tl.float32)[None, :]
-        a, b = a * c + b * s - low, b * c - a * s - high
-        size = tl.maximum(tl.max(tl.abs(a), 1), tl.max(tl.abs(b), 1)) / LARGEST
-        to = (filled + one)[:, None] * D + half
-        tl.store(keys + to, _rounded(a, size))
-        tl.store(keys + to + D // 2, _rounded(b, size))
-        tl.store(key_scale + filled + one, size)
-        value = tl.load(fresh_values + row * D + column).to(tl.float32)[None, :]
-        size = tl.max(tl.abs(value), 1) / LARGEST
-        tl.store(values + (filled + one)[:, None] * D + column, _rounded(value, size))
-        tl.store(value_scale + filled + one, size)
+        new_c, new_s = _angles(cos, sin, filled + one, one == 0, half, D)
+        new_a = tl.load(fresh_keys + row * D + half).to(tl.float32)[None, :]
+        new_b = tl.load(fresh_keys + row * D + D // 2 + half).to(tl.float32)[None, :]
+        turned_a = new_a * new_c + new_b * new_s - low
+        turned_b = new_b * new_c - new_a * new_s - high
+        key_size = tl.maximum(tl.max(tl.abs(turned_a), 1), tl.max(tl.abs(turned_b), 1)) / LARGEST
+        to = (filled + one)[:, None] * D
+        tl.store(keys + to + half, _rounded(turned_a, key_size))
+        tl.store(keys + to + D // 2 + half, _rounded(turned_b, key_size))
+        tl.store(key_scale + filled + one, key_size)
+        new_value = tl.load(fresh_values + row * D + column).to(tl.float32)[None, :]
+        value_size = tl.max(tl.abs(new_value), 1) / LARGEST
+        tl.store(values + to + column, _rounded(new_value, value_size))
+        tl.store(value_scale + filled + one, value_size)
         tl.debug_barrier()
     asks = (row * G + member)[:, None] * D + half
     known = (member < G)[:, None]
