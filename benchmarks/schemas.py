@@ -19,7 +19,7 @@ from typing import Any
 import jsonschema
 import openai
 
-from load import Server
+from served import Served
 
 
 def closed(**properties: Any) -> dict[str, Any]:
@@ -72,7 +72,7 @@ def main() -> None:
     parser.add_argument("serve", nargs="*", default=["--model", "smollm2", "--capacity", "1024"])
     given = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
-        server = Server(given.serve, Path(folder))
+        server = Served(given.serve, Path(folder))
         try:
             server.wait()
             client = openai.OpenAI(base_url=f"{server.url}/v1", api_key="none", timeout=3600)

@@ -15,6 +15,7 @@ from typing import Any
 
 import typer
 
+from infinipot.cli.expand import options_of
 from infinipot.cli.main import app
 from infinipot.models import catalog
 
@@ -149,12 +150,12 @@ def every_command() -> dict[str, Any]:
 def options_table(name: str) -> str:
     """The options of a command, in the order of its help."""
     options = [one for one in found(name.split())[0].params if one.param_type_name == "option"]
-    variables = all(one.envvar for one in options)
-    heads = ["option", *(["variable"] if variables else []), "default", "what"]
+    variables = {option.name: option.in_environment for option in options_of(found(name.split())[0])}
+    heads = ["option", "variable", "default", "what"]
     lines = [f"| {' | '.join(heads)} |", "|---" * len(heads) + "|"]
     for one in options:
         names = " / ".join(f"`{word}`" for word in [*one.opts, *one.secondary_opts])
-        cells = [names, *([f"`{one.envvar}`"] if variables else []), _default(one), _cell(one.help)]
+        cells = [names, f"`{variables[one.name.rstrip('_')]}`", _default(one), _cell(one.help)]
         lines.append(f"| {' | '.join(cells)} |")
     return "\n".join(lines)
 
@@ -175,10 +176,11 @@ def _cell(text: str) -> str:
 
 def models_table() -> str:
     """The models that can be pulled by name."""
-    lines = ["| alias | model | download | licence | |", "|---|---|---|---|---|"]
+    lines = ["| alias | model | download | memory | licence | |", "|---|---|---|---|---|---|"]
     for one in catalog.RELEASES:
         size = f"{one.size / 1e6:,.0f} MB"
-        lines.append(f"| `{one.alias}` | {one.title} | {size} | {one.licence} | {one.note} |")
+        held = f"{one.memory / 1e9:.1f} GB"
+        lines.append(f"| `{one.alias}` | {one.title} | {size} | {held} | {one.licence} | {one.note} |")
     return "\n".join(lines)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -26,13 +27,15 @@ def error(message: str) -> str:
 def test_from_upload_to_answer_to_kept_words(page: Page, tmp_path: Path) -> None:
     (tmp_path / "The keeper's log.txt").write_text(TEXT)
     page.locator("#file").set_input_files(tmp_path / "The keeper's log.txt")
-    expect(page.get_by_label("Title")).to_have_value("The keeper's log")
+    expect(page.get_by_label("Title")).to_have_value("The keeper's log.txt")
     page.get_by_role("button", name="Read", exact=True).click()
-    expect(page.locator("#watch-title")).to_have_text("Reading The keeper's log")
+    expect(page.locator("#watch-title")).to_have_text("Reading The keeper's log.txt")
     expect(page.locator("#watch-tokens")).not_to_have_text("0")
-    expect(page.locator("#open-title")).to_have_text("The keeper's log", timeout=60_000)
+    expect(page.locator("#open-title")).to_have_text("The keeper's log.txt", timeout=60_000)
     expect(page.locator("#open-facts")).to_contain_text("tokens read")
-    expect(page.locator("#kept [aria-current] b")).to_have_text("The keeper's log")
+    expect(page.locator("#kept [aria-current] b")).to_have_text("The keeper's log.txt")
+    expect(page.locator("#open-facts")).to_contain_text("kept as the-keeper-s-log ·")
+    expect(page).to_have_title("The keeper's log.txt · InfiniPot")
     assert ask(page, "What is the keeper's name?")
     expect(page.locator("#log .hint")).to_contain_text("read now")
     page.get_by_role("tab", name="What the pot kept").click()
@@ -43,7 +46,7 @@ def test_from_upload_to_answer_to_kept_words(page: Page, tmp_path: Path) -> None
     expect(page.locator("#word")).to_contain_text(word)
     expect(page.locator("#word")).to_contain_text("% of heads · novelty")
     page.reload()
-    expect(page.locator("#open-title")).to_have_text("The keeper's log")
+    expect(page.locator("#open-title")).to_have_text("The keeper's log.txt")
 
 
 def test_the_pot_fills_to_the_brim_and_sinks(page: Page, fake: FakeServer) -> None:
@@ -80,7 +83,7 @@ def test_escape_cancels_a_reading_and_frees_the_slot(page: Page, fake: FakeServe
     page.keyboard.press("Escape")
     expect(page.locator("#read-note")).to_have_text("Cancelled. Nothing was kept.")
     expect(page.locator("#watch")).to_be_hidden()
-    expect(page.locator("#status-slots")).to_contain_text("0 of", timeout=10_000)
+    expect(page.locator("#status-work")).to_have_text("free", timeout=10_000)
 
 
 def test_only_who_waits_is_said_to_wait(page: Page, fake: FakeServer) -> None:
@@ -96,6 +99,48 @@ def test_only_who_waits_is_said_to_wait(page: Page, fake: FakeServer) -> None:
     expect(page.locator("#watch-phase")).to_have_text("2 before you, about 40 s")
     expect(page.locator("#watch-phase")).to_have_text("Next in line")
     expect(page.locator("#watch-phase")).to_contain_text("Read")
+
+
+def test_below_a_first_reading_nothing_is_empty(page: Page, fake: FakeServer) -> None:
+    fake.pause = 0.3
+    page.get_by_label("Or paste text").fill(TEXT)
+    expect(page.get_by_label("Title")).to_have_attribute("placeholder", "The keeper's name is Marlow. The")
+    page.get_by_role("button", name="Read", exact=True).click()
+    expect(page.locator("#watch")).to_be_visible()
+    expect(page.locator(".open")).to_be_hidden()
+    expect(page.locator("#watch-share")).not_to_have_text("0%")
+    assert "% read · InfiniPot" in page.title()
+    page.keyboard.press("Escape")
+    expect(page.locator(".open")).to_be_visible()
+    fake.pause = 0.01
+    read(page, "Log", "Short. ")
+    fake.pause = 0.3
+    page.get_by_label("Or paste text").fill(TEXT)
+    page.get_by_role("button", name="Read", exact=True).click()
+    expect(page.locator("#watch")).to_be_visible()
+    expect(page.get_by_label("Your question")).to_be_visible()  # about the one that is open
+
+
+def test_a_slow_answer_gives_signs_of_life(page: Page, fake: FakeServer) -> None:
+    fake.pause = 2.5
+    page.get_by_label("Your question").fill("Who?")
+    page.keyboard.press("Enter")
+    expect(page.locator("#log .hint")).to_have_text("Asking, 2 s", timeout=5_000)
+    expect(page.locator("#log .hint")).to_contain_text("Writing, ", timeout=30_000)
+    expect(page.locator("#log .alive")).to_have_count(1)
+    page.keyboard.press("Escape")
+    expect(page.locator("#log .hint")).to_have_text("Stopped. ")
+    expect(page.locator("#log .alive")).to_have_count(0)
+
+
+def test_the_page_has_words_that_readers_know(page: Page, fake: FakeServer) -> None:
+    read(page, "Log")
+    ask(page, "Who?")
+    said = page.locator("body").inner_text().lower()
+    assert not {"slot", "slots", "queue", "entries", "kv"} & set(re.findall(r"[a-z]+", said))
+    expect(page.locator("#status-work")).to_have_text("free")
+    fake.busy = 2
+    expect(page.locator("#status-work")).to_have_text("at work on 2 of at most 2")
 
 
 def test_a_busy_server_is_tried_again(page: Page) -> None:

@@ -53,6 +53,9 @@ def run(body: str, folder: Path) -> Any:
         ("鯨", "pot"),
         ("", "pot"),
         ("CON", "con-pot"),
+        ("log.pdf", "log"),
+        ("Version 1.2", "version-1-2"),
+        (".txt", "txt"),
         ("x" * 63 + " y", "x" * 63),
     ],
 )
@@ -78,10 +81,13 @@ def test_numbers_are_written_for_people(tmp_path: Path) -> None:
       return [bytes(999), bytes(1000), bytes(1_260_000_000), bytes(241e6), duration(0.2), duration(200),
       duration(7500), duration(NaN), times(0), times(1), times(1200), many(1, "token"), many(2048, "token"),
       ago(100, 100_000), ago(0, 125 * 60_000), ago(`${day}0:00Z`, Date.parse(`${day}5:00Z`)),
-      titleOf("a/b/Moby Dick.txt"), titleOf(".env")]"""
+      titleOf("a/b/Moby Dick.txt"), titleOf(".env"), text.fileName("a/b/Moby Dick.txt"),
+      text.full(1100, 2048), text.working(0, 2, 0), text.working(1, 2, 0), text.working(2, 2, 3)]"""
     assert run(body, tmp_path) == [
         *("999 B", "1.0 kB", "1.3 GB", "241 MB", "1 s", "3 min 20 s", "2 h 5 min", "…", "never", "once"),
         *("1,200 times", "1 token", "2,048 tokens", "just now", "2 h ago", "5 min ago", "Moby Dick", ".env"),
+        *("Moby Dick.txt", "pot 54% full", "free", "at work on 1 of at most 2"),
+        "at work on 2 of at most 2, 3 waiting",
     ]
 
 

@@ -13,6 +13,7 @@ from e2e.fake_server import FakeServer
 
 pytestmark = pytest.mark.browser
 HOSTILE = "<img src=x onerror='window.hacked=1'><script>window.hacked=1</script>"
+TOP = "document.querySelector('{}').getBoundingClientRect().top"
 OVERFLOW = "document.documentElement.scrollWidth - document.documentElement.clientWidth"
 NAMELESS = """[...document.querySelectorAll('button, a, input, textarea, [tabindex="0"], [role=meter]')]
   .filter((e) => !(e.getAttribute('aria-label') || e.labels?.length || e.textContent.trim()))
@@ -120,6 +121,8 @@ def test_on_a_phone_nothing_is_wider_than_the_window(
     expect(page.get_by_role("button", name="Cancel reading")).to_be_in_viewport()
     assert page.evaluate(OVERFLOW) == 0
     expect(page.locator("#open-actions")).to_be_visible(timeout=60_000)
+    above = f"{TOP.format('.stage')} < {TOP.format('.side')}"
+    assert page.evaluate(above)  # what was read comes before what can be read
     ask(page, "x" * 300)
     page.get_by_role("tab", name="What the pot kept").click()
     expect(page.locator("#words [data-word]").first).to_be_visible()
@@ -155,7 +158,7 @@ def test_a_pot_is_added_to_downloaded_deleted_and_brought_back(page: Page, tmp_p
     download.value.save_as(tmp_path / "travels.pot")
     page.get_by_role("button", name="Delete").click()
     page.get_by_role("dialog").get_by_role("button", name="Delete").click()
-    expect(page.locator("#open-title")).to_have_text("Plain conversation")
+    expect(page.locator("#open-title")).to_have_text("No text is open")
     expect(page.locator("#kept b", has_text="Travels")).to_have_count(0)
     page.locator("#import").set_input_files(tmp_path / "travels.pot")
     expect(page.locator("#open-title")).to_have_text("Travels")
@@ -168,13 +171,36 @@ def test_files_are_dropped_and_much_pasted_text_is_a_file(page: Page) -> None:
         for (const name of ['one.txt', 'two.txt']) data.items.add(new File(['Dropped. '], name));
         const event = new DragEvent('drop', {dataTransfer: data, bubbles: true, cancelable: true});
         document.getElementById('drop').dispatchEvent(event); }""")
-    expect(page.locator("#chosen-name")).to_have_text("one and 1 more, 20 B")
+    expect(page.locator("#chosen-name")).to_have_text("one.txt and 1 more, 50 B")  # and a line for each name
     page.get_by_role("button", name="Remove").click()
     page.evaluate("""() => { const data = new DataTransfer();
         data.setData('text/plain', 'Much of it. '.repeat(50000));
         const event = new ClipboardEvent('paste', {clipboardData: data, cancelable: true});
         document.getElementById('paste').dispatchEvent(event); }""")
     expect(page.locator("#chosen-name")).to_have_text("Much of it. Much of it., 600 kB")
+
+
+def test_a_folder_is_one_text_with_the_names_of_its_files(
+    page: Page, fake: FakeServer, tmp_path: Path
+) -> None:
+    """As on the command line: what is no text is left out and counted, what is hidden is not looked at."""
+    folder = tmp_path / "notes"
+    for name, data in {
+        "b.txt": b"Second.",
+        "a/first.md": "Erst\u00e9.".encode(),
+        ".git/config": b"hidden",
+        "picture.png": b"\x89PNG\0",
+        "paper.pdf": b"%PDF-1.7",
+        "empty.txt": b"",
+    }.items():
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_bytes(data)
+    page.locator("#folder").set_input_files(folder)
+    expect(page.locator("#read-note")).to_contain_text("2 of 4 files are left out")
+    expect(page.get_by_label("Title")).to_have_value("notes")
+    page.get_by_role("button", name="Read", exact=True).click()
+    expect(page.locator("#open-title")).to_have_text("notes", timeout=60_000)
+    assert fake.texts["notes"] == "File: notes/a/first.md\n\nErst\u00e9.\n\nFile: notes/b.txt\n\nSecond."
 
 
 def test_a_long_message_shows_how_it_is_read(page: Page, fake: FakeServer) -> None:

@@ -49,7 +49,7 @@ def sell(shop: Shop, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Seller:
         for part, piece in zip(parts, pieces, strict=True):
             shop.sell(part, wheel(part, piece, tmp_path))
         digest = sha256 or hashlib.sha256(data).hexdigest()
-        release = Release("toy", "Toy", parts, len(data), digest, "none", "a toy", "plain")
+        release = Release("toy", "Toy", parts, len(data), digest, "none", "a toy", "plain", 1000)
         monkeypatch.setattr(catalog, "RELEASES", (release, *catalog.RELEASES))
         return release
 

@@ -35,6 +35,7 @@ from doc_pages import (
     prose,
     with_tables,
 )
+from infinipot.cli.expand import options_of
 from infinipot.recipes.presets import presets
 
 OURS = sorted(DOCS.glob("*.md"))
@@ -164,11 +165,11 @@ def test_tables_are_made_from_the_program(page: Path) -> None:
 
 def test_variables_extras_and_names_exist() -> None:
     sources = "".join(path.read_text("utf-8") for path in (ROOT / "src").rglob("*.py"))
-    given = {option.envvar for one in every_command().values() for option in one.params if option.envvar}
+    given = {option.in_environment for one in every_command().values() for option in options_of(one)}
     extras = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
     for page in [ROOT / "README.md", *OURS]:
         text = page.read_text("utf-8")
-        for variable in re.findall(r"INFINIPOT_[A-Z_]+", text):
+        for variable in re.findall(r"INFINIPOT_[A-Z0-9_]+", text):
             assert variable in given or f'"{variable}"' in sources, f"{page}: {variable}"
         for listed in re.findall(r"(?:\.|infinipot)\[([\w,-]+)\]'", text):
             assert sorted({*listed.split(",")} - {*extras}) == [], page
@@ -182,11 +183,11 @@ def test_routes_and_metrics_exist() -> None:
     from infinipot.server.http.app import ROUTERS
     from infinipot.server.http.metrics import GAUGES, Metrics
 
-    routes = {route.path for router in ROUTERS for route in router.routes}
+    routes = {route.path.replace(":path", "") for router in ROUTERS for route in router.routes}
     metrics = generate_latest(Metrics(lambda: dict.fromkeys(GAUGES, 0)).registry).decode()
     for page in OURS:
         text = prose(page)
-        for route in re.findall(r"`(?:GET |POST |PUT |DELETE )?(/(?:v1/)?[a-z][\w/{}-]*)", text):
+        for route in re.findall(r"`(?:GET |POST |PUT |DELETE )?(/(?:v1/)?[a-z][\w/{}.-]*)", text):
             assert re.sub(r"NAME", "{name}", route) in {*routes, "/openapi.json"}, f"{page}: {route}"
         for metric in re.findall(r"`(infinipot_[a-z_]+)`", text):
             assert re.search(rf"^# TYPE {metric} ", metrics, re.MULTILINE), f"{page}: {metric}"

@@ -50,8 +50,10 @@ def bench(*, given: Given) -> None:
 
     same = ("new_tokens", "transformers", "limit", "device", "dtype", "weights", "threads", "fuse")
     only = bool(given["documents"]) and given["lengths"] is None  # what was named, and nothing else
+    # A model of the user's file is the one for reading; random weights are asked for by name.
+    model = None if given["random"] and "model" in given.where else given["model"]
     plan = Plan(
-        model=given["model"] or ("" if given["random"] else DEFAULT_MODEL),
+        model=model or ("" if given["random"] else DEFAULT_MODEL),
         random=given["random"] or "",
         recipes=RECIPE.parse_list(given["recipe"]),
         lengths=() if only else LENGTHS.parse_list(given["lengths"] or "32k"),

@@ -76,7 +76,7 @@ def _with_system(given: Given, engine: "Engine", recipe: "Recipe") -> "tuple[Rec
     if len(opening) > recipe.config.kept // 2:
         problem = f"the system's message has {len(opening):,} tokens, more than a pot can set aside"
         raise ConfigError(problem, field="system", remedy="use a larger `capacity`, or a shorter `system`")
-    if recipe.preset.takes("opening") and "opening" not in given.typed:
+    if recipe.preset.takes("opening") and not given.chosen("opening"):
         recipe = replace(recipe, config=replace(recipe.config, opening=len(opening)))
     return recipe, opening
 

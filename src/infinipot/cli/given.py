@@ -8,14 +8,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from infinipot.cli.expand import Given
-from infinipot.cli.screen import note
+from infinipot.cli.screen import note, sign_of_life
 from infinipot.errors import ConfigError, InputError
 from infinipot.models import catalog
+from infinipot.models.cache import Pull
 from infinipot.recipes.option import Option
 from infinipot.recipes.options import ANSWER, DECLARED, FORMAT, METHOD
 from infinipot.store import Card, PotStore, open_store
 from infinipot.text.documents import Finder
 from infinipot.text.fetch import Bounds
+from infinipot.text.files import title
 
 if TYPE_CHECKING:
     from infinipot.engine import Engine
@@ -30,11 +32,20 @@ POT = Option("pot", str, None, "Take a pot that `infinipot read` kept, in place 
 def open_engine(given: Given, dtype: str | None = None, fused: bool = False) -> "Engine":
     """Load the model, pulling it under a progress bar when it is not there yet."""
     from infinipot.cli.models import draw_pull
-    from infinipot.engine import open_engine
 
-    wanted = given["model"], given["device"], dtype or given["dtype"]
-    held = {"weights": given["weights"], "threads": given["threads"]}
-    engine = open_engine(*wanted, on_pull=draw_pull, fused=fused, **held)
+    with sign_of_life(f"loading {title(given['model'])}") as sign:
+        from infinipot.engine import open_engine
+
+        def pull(progress: Pull) -> None:
+            if sign:
+                sign.stop()  # a pull draws a bar of its own
+            draw_pull(progress)
+            if sign:
+                sign.start()
+
+        wanted = given["model"], given["device"], dtype or given["dtype"]
+        held = {"weights": given["weights"], "threads": given["threads"]}
+        engine = open_engine(*wanted, on_pull=pull, fused=fused, **held)
     if engine.note:
         note(engine.note)
     return engine
@@ -122,6 +133,8 @@ class Kept:
             return open_engine(self.given, dtype)
         # A file from a stranger must not choose what is downloaded and run.
         model = self.card.model
+        if catalog.get(model) is None and "model" in self.given.where:
+            return open_engine(self.given, dtype)
         if catalog.get(model) is None:
             problem = f"pot '{self.name}' was read by '{model}', which is not in `infinipot models list`"
             raise InputError(problem, field="model", remedy="say where it is with `model`")

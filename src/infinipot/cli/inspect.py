@@ -2,15 +2,14 @@
 
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
-
-import typer
+from typing import TYPE_CHECKING, Any
 
 from infinipot.cli import given as g
 from infinipot.cli.expand import Given, with_options
 from infinipot.cli.screen import note, print_json, watch_reading
 from infinipot.errors import ConfigError, InputError
 from infinipot.reading.catalyst import QUESTION, SHORT, catalyst_text
+from infinipot.recipes.option import Option
 from infinipot.recipes.options import ANSWER, COMPUTING, FILES, FORMAT, JSON, MODEL, RECIPE, SIZES
 
 if TYPE_CHECKING:
@@ -23,17 +22,24 @@ PAPER = "swa,ccd,cap-only:general,cap-only:question,infinipot:question"
 _COMPARED = f"Recipes to compare; 'paper' is {PAPER}."
 RECIPES = replace(RECIPE, default="infinipot,sirllm", help=_COMPARED, metavar="NAME[:CATALYST],...")
 LENGTH = replace(ANSWER[0], default=64)
-Question = Annotated[str, typer.Option("--question", "-q", help="What to ask.")]
-Out = Annotated[Path, typer.Option(help="Folder to write to.")]
+QUESTIONED = Option("question", str, None, "What to ask.", short="q", shown="needed", metavar="TEXT")
+OUT = Option("out", Path, None, "Folder to write to.", shown="needed")
 _WHOLE = "Read the whole text once without a pot, to see what the answer attends to; needs its memory."
-Global = Annotated[bool, typer.Option("--global/--no-global", help=_WHOLE)]
+GLOBAL = Option("global", bool, True, _WHOLE)
+ASKED = (QUESTIONED, OUT, GLOBAL)
 
 
-@with_options(*FILES, MODEL, RECIPES, SIZES["capacity"], SIZES["keep"], FORMAT, *COMPUTING, LENGTH, JSON)
-def inspect(question: Question, out: Out, whole: Global = True, *, given: Given) -> None:
+@with_options(
+    *ASKED, *FILES, MODEL, RECIPES, SIZES["capacity"], SIZES["keep"], FORMAT, *COMPUTING, LENGTH, JSON
+)
+def inspect(*, given: Given) -> None:
     """Show what the pot kept: one page, pictures and numbers, for recipes that keep equally many entries."""
+    question, out = given["question"] or "", given["out"]
     if not question.strip():
-        raise InputError("the question is empty")
+        problem = "the question is empty" if given["question"] is not None else "nothing is asked"
+        raise InputError(problem, field="question", remedy="give `question` TEXT")
+    if out is None:
+        raise InputError("there is no place for the page", field="out", remedy="give `out` FOLDER")
     pieces = g.Text.of_files(given).pieces
     chosen = recipes(given["recipe"], given["capacity"], given["keep"], question)
     wanted, text = g.generation_of(given), "".join(pieces)
@@ -43,7 +49,7 @@ def inspect(question: Question, out: Out, whole: Global = True, *, given: Given)
     layout = given["format"] or engine.format
     chosen = {name: replace(one, format=layout) for name, one in chosen.items()}
     runs = [_run(engine, name, one, text, question, wanted) for name, one in chosen.items()]
-    scored = _whole(engine, runs[0], layout, text, question) if whole else None
+    scored = _whole(engine, runs[0], layout, text, question) if given["global"] else None
     from infinipot.inspect.page import write_report
 
     config = runs[0].record.about["recipe"]

@@ -15,6 +15,7 @@ from infinipot.cli import (
     inspect,
     mcp,
     models,
+    options,
     pots,
     read,
     recipes,
@@ -27,7 +28,6 @@ from infinipot.errors import InfiniPotError
 app = typer.Typer(
     help="Read text of any length in a fixed number of KV-cache entries.",
     no_args_is_help=True,
-    add_completion=False,
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
@@ -36,7 +36,7 @@ for command in (ask.ask, bench.bench, chat.chat, demo.demo, inspect.inspect, rea
 app.command("eval")(eval.evaluate)
 passing = app.command("harness", help=harness.HELP, context_settings=harness.CONTEXT, no_args_is_help=True)
 passing(harness.harness)
-for command in (eval.report, mcp.mcp, serve.serve):
+for command in (eval.report, mcp.mcp, options.options, serve.serve):
     app.command(command.__name__)(command)
 app.add_typer(models.app, name="models")
 app.add_typer(pots.app, name="pots")

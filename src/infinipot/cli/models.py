@@ -10,12 +10,26 @@ from typing import Annotated, Any
 import typer
 
 from infinipot.cli.expand import Given, with_options
-from infinipot.cli.screen import BAR, ELAPSED, JSON, bars, draw, megabytes, plain_table, print_json, say
+from infinipot.cli.screen import (
+    BAR,
+    ELAPSED,
+    JSON,
+    bars,
+    draw,
+    gigabytes,
+    megabytes,
+    plain_table,
+    print_json,
+    say,
+)
 from infinipot.models import cache as store
 from infinipot.models import catalog
 from infinipot.models.download import Progress
+from infinipot.models.memory import available
 
 app = typer.Typer(help="See, pull and remove models.", no_args_is_help=True)
+HELP = """* is used when no model is named
+NEEDS is the most memory on a CPU with a pot of 4,096 entries; {} are free here"""
 Alias = Annotated[str, typer.Argument(help="A name from `infinipot models list`.")]
 
 
@@ -24,21 +38,26 @@ Alias = Annotated[str, typer.Argument(help="A name from `infinipot models list`.
 def list_models(*, given: Given) -> None:
     """List the models that can be pulled by name."""
     sizes = {model.card.alias: model.size for model in store.installed()}
-    rows = [_row(release, sizes.get(release.alias)) for release in catalog.RELEASES]
+    free = available()
+    advised = catalog.advised(free).alias
+    rows = [_row(release, sizes.get(release.alias), free, advised) for release in catalog.RELEASES]
     if given["json"]:
-        print_json({"home": str(store.root()), "models": rows}, indent=2)
+        print_json({"home": str(store.root()), "free_bytes": free, "models": rows}, indent=2)
         return
-    headings = ("MODEL", "TITLE", "DOWNLOAD", "ON DISK", "INSTALLED", "LICENCE")
-    table = plain_table(headings, right=("DOWNLOAD", "ON DISK"))
-    for column in (0, 2, 3):
+    headings = ("MODEL", "TITLE", "DOWNLOAD", "INSTALLED", "NEEDS", "FITS HERE")
+    table = plain_table(headings, right=("DOWNLOAD", "NEEDS"))
+    for column in (0, 2, 4):
         table.columns[column].no_wrap = True
     for row in rows:
         name = f"{row['alias']} *" if row["default"] else row["alias"]
-        disk = "-" if row["disk_bytes"] is None else megabytes(row["disk_bytes"])
-        there = "yes" if row["installed"] else "no"
-        table.add_row(name, row["title"], megabytes(row["download_bytes"]), disk, there, row["licence"])
-    table.caption = "* used when no model is named"
-    draw(table)
+        fits, need = "yes" if row["fits"] else "no", gigabytes(row["memory_bytes"])
+        there = megabytes(row["disk_bytes"]) if row["installed"] else "no"
+        table.add_row(name, row["title"], megabytes(row["download_bytes"]), there, need, fits)
+    draw(table, "", highlight=False)
+    for row in rows:
+        print(f"{row['alias']}: {row['licence']}; {row['note']}")
+    print(HELP.format(gigabytes(free)))
+    print(f"\ntake {advised}, the largest that answers questions and fits here: --model {advised}")
 
 
 @app.command()
@@ -82,8 +101,15 @@ def draw_pull(progress: Generator[Progress, None, None]) -> None:
                 shown.update(task, completed=1, total=1)
 
 
-def _row(release: catalog.Release, disk: int | None) -> dict[str, Any]:
+def _row(release: catalog.Release, disk: int | None, free: int, advised: str) -> dict[str, Any]:
     sizes = {"download_bytes": release.size, "disk_bytes": disk, "installed": disk is not None}
-    about = {"format": release.format, "licence": release.licence, "note": release.note}
+    sizes |= {"memory_bytes": release.memory, "fits": release.memory <= free}
+    about = {
+        "advised": release.alias == advised,
+        "answers": release.answers,
+        "format": release.format,
+        "licence": release.licence,
+        "note": release.note,
+    }
     default = release.alias == catalog.DEFAULT_MODEL
     return {"alias": release.alias, "title": release.title, **sizes, "default": default, **about}

@@ -2,10 +2,12 @@
 
 import json
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
+from infinipot.cli.estimate import Estimate
 from infinipot.models.memory import peak_memory_bytes
 from infinipot.reading.progress import Progress, TextProgress
 from infinipot.recipes.option import Option
@@ -20,23 +22,40 @@ if TYPE_CHECKING:
     from infinipot.recipes.recipe import Recipe
 
 JSON = Option("json", bool, False, "Print one JSON document.")
-BAR, ELAPSED, LEFT = "bar", "elapsed", "left"
+BAR, ELAPSED, LEFT, SPIN = "bar", "elapsed", "left", "spin"
+BRIEF: dict[str, Any] = {"transient": True, "speed_estimate_period": 600}  # a bar that goes when it is done
 SILENT = "the model answered nothing: try --format chat, or end the question with the beginning of its answer"
 
 
 def watch_reading(reader: "Reader", text: "Text", label: str = "reading") -> None:
-    """Read a text to its end; draw a bar when a person is watching."""
+    """Read a text to its end, under a bar where a person is watching; say what a long one will take."""
+    estimate = Estimate(text.total, reader.progress())
+    pieces = estimate.counting(text.pieces)
     if not sys.stderr.isatty():
-        reader.read(text.pieces)
+        for step in reader.reading(pieces):
+            tell(estimate.after(step))
         return
-    part, before = TextProgress(reader.tokenizer, reader.archived(text.pieces)), reader.tokens_read
-    with bars("{task.description}", BAR, "{task.fields[state]}", ELAPSED, transient=True) as shown:
+    part, before = TextProgress(reader.tokenizer, reader.archived(pieces)), reader.tokens_read
+    share = () if text.total is None else ("{task.percentage:>3.0f}%", LEFT, "left ")
+    with bars("{task.description}", BAR, *share, "{task.fields[state]}", ELAPSED, **BRIEF) as shown:
         task = shown.add_task(label, total=text.total, state="")
         for step in reader.reading_tokens(part.tokens()):
+            tell(estimate.after(step))
             pot = f"pot {step.fill:,}/{step.capacity:,}" if step.capacity else f"cache {step.fill:,}, growing"
             read = f"{step.tokens_read:,} tokens  {rate(step):,.0f}/s  {step.cycles} cycles"
             state = f"{read}  {pot}  {gigabytes(peak_memory_bytes(str(reader.model.device)))}"
             shown.update(task, completed=part.read(step.tokens_read - before), state=state)
+
+
+@contextmanager
+def sign_of_life(doing: str) -> "Iterator[Bars | None]":
+    """Show what is being done, and for how long already, where a person is watching."""
+    if not sys.stderr.isatty():
+        yield None
+        return
+    with bars(SPIN, "{task.description}", ELAPSED, transient=True) as shown:
+        shown.add_task(doing, total=None)
+        yield shown
 
 
 def show_passages(reader: "Reader", question: str, passages: "Sequence[Passage]") -> None:
@@ -52,13 +71,14 @@ def show_passages(reader: "Reader", question: str, passages: "Sequence[Passage]"
 
 
 def bars(*columns: str, **more: Any) -> "Bars":
-    """Return a progress display on standard error; a column is BAR, ELAPSED, LEFT or a text."""
+    """Return a progress display on standard error; a column is BAR, ELAPSED, LEFT, SPIN or a text."""
+    from rich import progress as p
     from rich.console import Console
-    from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
-    own = {BAR: BarColumn(bar_width=24), ELAPSED: TimeElapsedColumn(), LEFT: TimeRemainingColumn()}
-    made = [own.get(column) or TextColumn(column, markup=False) for column in columns]
-    return Progress(*made, console=Console(stderr=True), **more)
+    own = {BAR: p.BarColumn(bar_width=24), ELAPSED: p.TimeElapsedColumn(), LEFT: p.TimeRemainingColumn()}
+    own[SPIN] = p.SpinnerColumn()
+    made = [own.get(column) or p.TextColumn(column, markup=False) for column in columns]
+    return p.Progress(*made, console=Console(stderr=True), **more)
 
 
 def summary(reader: "Reader", recipe: "Recipe | None" = None) -> str:
@@ -100,6 +120,12 @@ def megabytes(count: int) -> str:
 def note(text: str) -> None:
     """Say something beside the answer: dim, and on standard error."""
     print(f"\x1b[2m{text}\x1b[0m" if sys.stderr.isatty() else text, file=sys.stderr)
+
+
+def tell(text: str) -> None:
+    """Say something beside the answer, if there is something to say."""
+    if text:
+        note(text)
 
 
 def say(as_json: bool, document: dict[str, Any], line: str) -> None:

@@ -10,12 +10,19 @@ Value = TypeVar("Value")
 FEW = 20  # names that are listed whole
 
 
+def near(name: str, known: Iterable[str], likeness: float = 0.6) -> str:
+    """Return the known name that is nearest, or nothing where none is near."""
+    names = list(known)
+    found = (difflib.get_close_matches(one, names, 1, likeness) for one in (name.lower(), name))
+    return next((one[0] for one in found if one), "")
+
+
 def hint(name: str, known: Iterable[str]) -> str:
     """Return "did you mean 'x'?" where a known name is near, else the names there are."""
     names = list(known)
-    near = difflib.get_close_matches(name.lower(), names, n=1) or difflib.get_close_matches(name, names, n=1)
-    if near or not names:
-        return f"did you mean '{near[0]}'?" if near else "there is none"
+    meant = near(name, names)
+    if meant or not names:
+        return f"did you mean '{meant}'?" if meant else "there is none"
     return f"use one of {', '.join(names[:FEW])}{' ...' if len(names) > FEW else ''}"
 
 

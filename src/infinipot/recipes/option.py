@@ -10,6 +10,16 @@ from typing import Any, Literal, Self
 from infinipot.common.sizes import size
 from infinipot.errors import ConfigError, wrong
 
+SWITCHES = {
+    "true": True,
+    "yes": True,
+    "on": True,
+    "1": True,
+    "false": False,
+    "no": False,
+    "off": False,
+    "0": False,
+}
 Kind = type[int] | type[float] | type[str] | type[bool] | type[Path]
 
 
@@ -28,12 +38,17 @@ class Option:
     shown: str = ""  # the default in words
     metavar: str = ""
     short: str = ""  # a second, one-letter name
-    variable: str = ""  # the environment variable that may hold the value
+    variable: str = ""  # the environment variable that may hold the value, where its name is another
     many: bool = False  # may be given again for several values
     share: bool = False  # a number between 0 and 1 is a share of the capacity
     words: tuple[tuple[str, Any], ...] = ()  # that stand for a value
     # Of a recipe's size: to methods of `sized` memory, that choose what to keep, or that drop while reading.
     applies: Literal["sized", "chooses", "drops", "recalls"] = "drops"
+
+    @property
+    def in_environment(self) -> str:
+        """The environment variable that may hold the value."""
+        return self.variable or f"INFINIPOT_{self.name.upper()}"
 
     def listed(self, group: str) -> Self:
         """Return the same option where a grid takes several values: one text with commas between."""
@@ -81,9 +96,9 @@ class Option:
         if text in dict(self.words):
             return dict(self.words)[text]
         if self.kind is bool:
-            if text.lower() not in ("true", "false"):
+            if text.lower() not in SWITCHES:
                 raise wrong(self.name, text, "use true or false")
-            return text.lower() == "true"
+            return SWITCHES[text.lower()]
         try:
             if self.share and "." in text and 0 < float(text) < 1:
                 return float(text)

@@ -84,7 +84,7 @@ FILES = (
     Option("allow_private", bool, False, _PRIVATE),
 )
 _PLACE = "Where pots are kept: a folder, or an address such as s3://bucket/pots."
-STORE = Option("store", str, None, _PLACE, shown="your own", variable="INFINIPOT_STORE")
+STORE = Option("store", str, None, _PLACE, shown="your own")
 
 
 def changed(options: Iterable[Option], **defaults: Any) -> tuple[Option, ...]:

@@ -121,7 +121,7 @@ class Settings:
     device: str = _set("auto", POTS, DEVICE.help)
     dtype: str = _set("auto", POTS, DTYPE.help)
     weights: str = _set("auto", POTS, WEIGHTS.help, choices=WEIGHTS.choices)
-    threads: int | None = _set(None, POTS, THREADS.help, least=1, shown=THREADS.shown)
+    threads: int | None = field(default=None, metadata={"option": replace(THREADS, group=POTS)})
     host: str = _set("127.0.0.1", ACCESS, "Address to listen on; 0.0.0.0 is every one.")
     port: int = _set(8000, ACCESS, "Port to listen on; 0 is any that is free.", least=0, most=65_535)
     keys: Keys = field(default_factory=Keys)

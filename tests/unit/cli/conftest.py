@@ -9,6 +9,12 @@ import transformers as tf
 import small_tokenizers
 
 
+@pytest.fixture(autouse=True)
+def no_config(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The file of whoever runs the tests does not count."""
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path_factory.mktemp("config")))
+
+
 @pytest.fixture(scope="session")
 def model(tmp_path_factory: pytest.TempPathFactory) -> str:
     """A random Llama with a ChatML tokenizer, saved as a folder."""

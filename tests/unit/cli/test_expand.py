@@ -67,7 +67,10 @@ def test_a_command_gets_every_option_by_name() -> None:
     given = found[0][1]
     assert given.of(OPTIONS[:4]) == {"count": 4, "text": "a", "kind": "one", "part": ["p", "q"]}
     assert (given["quick"], given["as_is"], given["place"]) == (False, True, Path("there"))
-    assert given.typed == {option.name for option in OPTIONS}
+    assert given.typed == {option.name for option in OPTIONS[:-1]}
+    assert given.where == {"place": "INFINIPOT_TEST_PLACE"}
+    assert given.chosen("place")
+    assert given.chosen("count")
 
 
 def test_what_is_out_of_bounds_is_refused_with_its_field() -> None:

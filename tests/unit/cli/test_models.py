@@ -67,6 +67,29 @@ def test_list_for_people() -> None:
     assert "Apache-2.0" in told
 
 
+def test_list_says_what_fits_and_which_to_take(monkeypatch: pytest.MonkeyPatch) -> None:
+    for free, wanted, fitting in (
+        (8e9, "qwen2.5-coder-1.5b", {"smollm2", "gemma-3-270m", "qwen2.5-coder-1.5b"}),
+        (2.2e9, "smollm2", {"smollm2", "gemma-3-270m"}),
+        (1e8, "smollm2", set()),
+    ):
+        monkeypatch.setattr(models, "available", lambda free=free: int(free))
+        document = json.loads(run("list", "--json")[0])
+        assert {row["alias"] for row in document["models"] if row["fits"]} == fitting
+        assert [row["alias"] for row in document["models"] if row["advised"]] == [wanted]
+        told = run("list")[0]
+        assert f"--model {wanted}" in told
+        assert f"{free / 1e9:.2f} GB are free here" in told
+
+
+def test_what_models_need_is_what_was_measured() -> None:
+    root = Path(__file__).parents[3]
+    rows = json.loads((root / "docs" / "results" / "needs.json").read_text())["rows"]
+    measured = {row["model"]: row["peak_memory_bytes"] for row in rows}
+    for release in catalog.RELEASES:
+        assert release.memory * 0.99 < measured[release.alias] <= release.memory
+
+
 @pytest.mark.usefixtures("easy_pull")
 def test_pull_draws_on_stderr_and_answers_on_stdout(home: Path) -> None:
     told, drawn = run("pull", "gemma-3-270m", "--json")

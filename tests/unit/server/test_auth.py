@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import base64
 import logging
+import os
+import re
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from itertools import product
+from pathlib import Path
 from typing import Any
 
 import anyio
@@ -76,6 +79,41 @@ def test_every_route_but_health_and_ready_needs_the_key(locked: Settings, schedu
             seen.add((method, path))
     assert seen == OPEN
     assert scheduler.requests == []
+
+
+DOCS = Path(__file__).parents[3] / "docs" / "serving.md"
+TABLE = re.compile(r"(<!-- routes -->\n\n).*?(\n\n<!-- end of routes -->)", re.DOTALL)
+
+
+def routes(app: Any) -> Iterator[tuple[str, str, str]]:
+    """Every path of the app with its method, and what it does in its own words."""
+    for route in app.routes:
+        for one in getattr(getattr(route, "original_router", None), "routes", [route]):
+            told = one.endpoint.__doc__ or "Return this list as an OpenAPI document."
+            for method in sorted(one.methods - {"HEAD"}):
+                yield method, one.path, told.splitlines()[0]
+
+
+def test_the_docs_have_every_route_and_say_which_need_the_key(
+    locked: Settings, scheduler: FakeScheduler
+) -> None:
+    """A new route that is not in the table fails here; INFINIPOT_WRITE_DOCS=1 writes the table."""
+    app = made(locked, scheduler)
+    nobody, rows = Client(app), ["| route | needs the key | what |", "|---|---|---|"]
+    walked = list(routes(app))
+    filled = {path.replace("{name:path}", "toy").replace("{name}", "book") for _, path, _ in walked}
+    assert paths(app) - filled == {"/v1/models/book"}  # the same route, as the document has it
+    for method, path, told in walked:
+        status = nobody(method, path.replace("{name:path}", "toy").replace("{name}", "book")).status_code
+        shown = path.replace("{name:path}", "{name}")
+        rows.append(f"| `{method} {shown}` | {'yes' if status == 401 else 'no'} | {told} |")
+    text = DOCS.read_text("utf-8")
+    wanted = TABLE.sub(lambda found: found[1] + "\n".join(rows) + found[2], text)
+    if os.environ.get("INFINIPOT_WRITE_DOCS"):
+        DOCS.write_text(wanted, "utf-8")
+    else:
+        assert text == wanted
+    assert sum("| no |" in row for row in rows) == 2
 
 
 def test_every_documented_route_answers_with_the_key(locked: Settings, scheduler: FakeScheduler) -> None:

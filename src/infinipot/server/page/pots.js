@@ -5,7 +5,7 @@
 
 import { json, potPath } from "./api.js";
 import { announce, by, make, note, on, put } from "./dom.js";
-import { ago, bytes, count, many, nameFrom, times, titleOf, unused } from "./text.js";
+import { ago, bytes, full, many, nameFrom, times, titleOf, unused } from "./text.js";
 
 /** @typedef {{id: string, title: string, model: string, created: number | string, updated: number | string,
  *   tokens_read: number, cycles: number, fill: number, capacity: number, bytes: number}} Pot */
@@ -60,8 +60,9 @@ export class Pots {
     this.current = pot;
     history.replaceState(null, "", pot ? `#pot/${pot.id}` : location.pathname + location.search);
     by("open-actions").hidden = by("tabs").hidden = !pot;
-    put("open-title", pot ? called(pot) : "Plain conversation");
-    put("open-facts", pot ? this.facts(pot) : "No pot is open. Read something, or open a kept pot, to ask about it.");
+    put("open-title", pot ? called(pot) : "No text is open");
+    put("open-facts", pot ? this.facts(pot) : "Read something, or open what is kept, to ask about it. Or just talk.");
+    document.title = pot ? `${called(pot)} · InfiniPot` : "InfiniPot";
     if (pot) {
       by("download").href = potPath(pot.id, "/file");
       by("download").download = `${pot.id}.pot`;
@@ -72,11 +73,9 @@ export class Pots {
 
   /** @param {Pot} pot */
   facts(pot) {
-    const of = pot.capacity ? ` of ${count(pot.capacity)}` : "";
-    const holds = `holds ${count(pot.fill)}${of} entries`;
-    const read = `${many(pot.tokens_read, "token")} read`;
-    return [pot.id, read, `distilled ${times(pot.cycles)}`, holds, bytes(pot.bytes),
-      pot.model, ago(pot.updated)].join(" · ");
+    const read = `${many(pot.tokens_read, "token")} read by ${pot.model}`;
+    return [read, `distilled ${times(pot.cycles)}`, full(pot.fill, pot.capacity), `${bytes(pot.bytes)} on disk`,
+      `kept as ${pot.id}`, ago(pot.updated)].join(" · ");
   }
 
   /** Open the one that the address names. */

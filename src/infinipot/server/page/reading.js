@@ -5,7 +5,7 @@
 
 import { Refused, aborted, patiently, potPath, upload } from "./api.js";
 import { by, note, on, put } from "./dom.js";
-import { bytes, firstWords, nameFrom, titleOf, unused } from "./text.js";
+import { bytes, fileName, firstWords, nameFrom, unused } from "./text.js";
 import { Watch } from "./watch.js";
 
 const MUCH = 200_000; // pasted characters that are taken as a file: a box of that size is slow to edit
@@ -13,6 +13,20 @@ const MUCH = 200_000; // pasted characters that are taken as a file: a box of th
 const DOCUMENT = /\.(pdf|docx|epub|html?|xhtml)$/i; // is made text by the server, one at a time
 
 /** @typedef {import("./pots.js").Pot} Pot */
+
+/** @param {File} file @returns {string} its path in the folder that was chosen, or its name: one line of it */
+const pathOf = (file) => (file.webkitRelativePath || file.name).replace(/[\p{C}\s]+/gu, " ").trim();
+
+/** @param {File} file @returns {Promise<boolean>} whether it begins as UTF-8 text does */
+async function isText(file) {
+  const start = new Uint8Array(await file.slice(0, 4096).arrayBuffer());
+  try {
+    new TextDecoder("utf-8", { fatal: true }).decode(start, { stream: true }); // a character may be cut at the end
+    return !start.includes(0);
+  } catch {
+    return false;
+  }
+}
 
 export class Reading {
   /**
@@ -31,6 +45,7 @@ export class Reading {
     this.named = false; // the title is the user's own, not a file's
     on("read-form", "submit", (event) => { event.preventDefault(); this.read(); });
     on("file", "change", (event) => { this.choose([...event.target.files]); event.target.value = ""; });
+    on("folder", "change", (event) => { this.chooseFolder([...event.target.files]); event.target.value = ""; });
     on("unchoose", "click", () => { this.choose([]); by("file").focus(); });
     on("unappend", "click", () => { this.addTo(null); by("title").focus(); });
     on("title", "input", (event) => { this.named = Boolean(event.target.value); this.hint(); });
@@ -57,19 +72,31 @@ export class Reading {
     });
   }
 
-  /** @param {File[]} files */
-  choose(files) {
+  /** Take what is text in a folder, as the command line does. @param {File[]} files */
+  async chooseFolder(files) {
+    const seen = files.filter((file) => file.size && !/(^|[/])[.]/.test(file.webkitRelativePath));
+    const text = await Promise.all(seen.map((file) => !DOCUMENT.test(file.name) && isText(file)));
+    const taken = seen.filter((_, index) => text[index]).sort((one, other) => (pathOf(one) < pathOf(other) ? -1 : 1));
+    this.choose(taken, files[0]?.webkitRelativePath.split("/")[0]);
+    const out = seen.length - taken.length;
+    if (!taken.length) return note("read-note", "There is no text file in this folder.");
+    if (out) note("read-note", `${out} of ${seen.length} files are left out: they are no plain text. Read documents one by one.`);
+  }
+
+  /** @param {File[]} files @param {string} folder they are in, if they are a folder's */
+  choose(files, folder = "") {
     note("read-note", "");
     const pot = files.find((file) => file.name.endsWith(".pot"));
     if (pot) return this.bring(pot);
     const alone = files.length > 1 && files.find((file) => DOCUMENT.test(file.name));
     if (alone) return note("read-note", `Read ${alone.name} by itself, then add the others to it.`);
-    const parts = files.flatMap((file, index) => (index ? ["\n\n", file] : [file]));
-    this.source = files.length ? new Blob(parts, { type: files[0].type }) : null;
+    const lead = (/** @type {File} */ file) => (files.length > 1 ? `File: ${pathOf(file)}\n\n` : "");
+    const parts = files.flatMap((file, index) => [index ? "\n\n" : "", lead(file), file]);
+    this.source = files.length ? new Blob(parts, { type: files.length > 1 ? "text/plain" : files[0].type }) : null;
     by("chosen").hidden = !files.length;
-    by("drop").hidden = by("paste-part").hidden = files.length > 0;
+    by("drop").hidden = by("folder-part").hidden = by("paste-part").hidden = files.length > 0;
     const more = files.length > 1 ? ` and ${files.length - 1} more` : "";
-    const title = files.length ? titleOf(files[0].name) + more : "";
+    const title = files.length ? folder || fileName(files[0].name) + more : "";
     put("chosen-name", this.source ? `${title}, ${bytes(this.source.size)}` : "");
     if (!this.named) by("title").value = title;
     this.hint();
@@ -94,7 +121,8 @@ export class Reading {
     const name = unused(wanted, this.taken());
     const idle = !by("title").value && !by("paste").value;
     const clash = name === wanted ? "" : ` (${wanted} is taken)`;
-    put("name-hint", idle ? "The pot is kept under a name made from the title." : `Kept as ${name}${clash}`);
+    put("name-hint", idle ? "The text is kept under a name made from the title." : `Kept as ${name}${clash}`);
+    by("title").placeholder = idle ? "" : this.title(); // what the text is called if nothing is typed
     return name;
   }
 

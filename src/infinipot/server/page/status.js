@@ -5,7 +5,7 @@
 
 import { json } from "./api.js";
 import { by, put } from "./dom.js";
-import { bytes, count } from "./text.js";
+import { bytes, many, working } from "./text.js";
 
 const EVERY = 2000; // milliseconds
 
@@ -39,9 +39,8 @@ export class Status {
     this.model = state.model;
     by("status").classList.remove("lost");
     put("status-model", state.model);
-    put("status-capacity", `${count(state.capacity)} entries`);
-    put("status-slots", `${state.slots_busy} of ${state.slots.length} busy`);
-    put("status-queue", state.queued ? `${count(state.queued)} waiting` : "empty");
+    put("status-capacity", many(state.capacity, "token"));
+    put("status-work", working(state.slots_busy, state.slots.length, state.queued));
     const most = state.memory_bound_bytes; // 0 until the server has warmed up
     put("status-memory", bytes(state.memory_bytes) + (most ? ` of ${bytes(most)}` : ""));
     const part = Math.round((100 * state.memory_bytes) / (state.memory_bound_bytes || Infinity));

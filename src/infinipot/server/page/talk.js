@@ -6,13 +6,13 @@
 import { aborted, chat, patiently } from "./api.js";
 import { announce, by, make, on, put } from "./dom.js";
 import { places } from "./places.js";
-import { count, many, queued, times } from "./text.js";
+import { count, duration, full, many, queued, times } from "./text.js";
 
 const LONGEST = 512; // tokens of an answer
 const LONG = 1000; // tokens of a message whose reading is worth a bar
 
 /** @typedef {{said: HTMLElement, note: HTMLElement, bar: HTMLProgressElement, text: string, finish: string,
- *   usage: any, pot: any, question: string, passages: any[]}} Turn */
+ *   usage: any, pot: any, question: string, passages: any[], doing: string, timed: boolean, began: number}} Turn */
 
 export class Talk {
   /** @param {() => string} model */
@@ -58,12 +58,11 @@ export class Talk {
     const [messages, control, turn] = [this.messages, new AbortController(), this.draw(question)];
     this.busy(control);
     by("question").value = "";
-    const waiting = (/** @type {number} */ left) => {
-      turn.note.textContent = `The server is busy, trying again in ${left} s.`;
-    };
+    const waiting = (/** @type {number} */ left) => this.tell(turn, `The server is busy, trying again in ${left} s.`, false);
+    const beat = setInterval(() => this.beat(turn), 1000);
     messages.push({ role: "user", content: question });
     try {
-      await patiently(() => this.follow(turn, control.signal), control.signal, waiting);
+      await patiently(() => this.follow(turn, control.signal), control.signal, waiting).finally(() => clearInterval(beat));
       this.done(turn, turn.finish === "length" ? `Cut after ${LONGEST} tokens: ask it to go on. ` : "");
     } catch (error) {
       this.failed(turn, error, question);
@@ -80,9 +79,9 @@ export class Talk {
       model: this.model(), messages: this.messages, max_tokens: LONGEST, ...(this.pot && { pot: this.pot }),
       stream: true, stream_options: { include_usage: true }, return_progress: true,
     };
-    turn.note.textContent = "Asking";
+    this.tell(turn, "Asking");
     for await (const chunk of chat(request, signal)) {
-      if (chunk.queue) turn.note.textContent = queued(chunk.queue);
+      if (chunk.queue) this.tell(turn, queued(chunk.queue), false);
       if (chunk.prompt_progress) this.reading(turn, chunk.prompt_progress);
       turn.pot = chunk.pot ?? turn.pot;
       turn.usage = chunk.usage ?? turn.usage;
@@ -99,15 +98,34 @@ export class Talk {
     const note = make("p", { class: "hint" });
     const bar = /** @type {any} */ (make("progress", { "aria-label": "Reading the message", hidden: "" }));
     const asked = make("p", { class: "asked" }, question);
-    const answer = make("div", { class: "answer" }, said, bar, note);
+    const answer = make("div", { class: "answer alive" }, said, bar, note);
     by("log").append(make("article", {}, make("h3", {}, "Asked"), asked, make("h3", {}, "Answered"), answer));
     this.keepEnd(true);
-    return { said, note, bar, text: "", finish: "", usage: null, pot: null, question, passages: [] };
+    const state = { doing: "", timed: true, began: performance.now() };
+    return { said, note, bar, text: "", finish: "", usage: null, pot: null, question, passages: [], ...state };
+  }
+
+  /** Say what is done now. @param {Turn} turn @param {string} doing @param {boolean} timed with the time it has taken */
+  tell(turn, doing, timed = true) {
+    [turn.doing, turn.timed] = [doing, timed];
+    this.beat(turn);
+  }
+
+  /** Show that a slow answer still comes: by its seconds. @param {Turn} turn */
+  beat(turn) {
+    const seconds = (performance.now() - turn.began) / 1000;
+    turn.note.textContent = turn.doing + (turn.timed && seconds >= 2 ? `, ${duration(seconds)}` : "");
+  }
+
+  /** Nothing more comes. @param {Turn} turn */
+  still(turn) {
+    turn.bar.hidden = true;
+    turn.said.parentElement?.classList.remove("alive");
   }
 
   /** @param {Turn} turn @param {{total: number, cache: number, processed: number}} progress */
   reading(turn, { total, cache, processed }) {
-    turn.note.textContent = processed < total ? `Reading ${count(processed)} of ${many(total, "token")}` : "Thinking";
+    this.tell(turn, processed < total ? `Reading ${count(processed)} of ${many(total, "token")}` : "Thinking");
     turn.bar.hidden = total - cache < LONG || processed >= total;
     [turn.bar.max, turn.bar.value] = [Math.max(1, total - cache), processed - cache];
   }
@@ -115,7 +133,7 @@ export class Talk {
   /** @param {Turn} turn @param {string} piece */
   say(turn, piece) {
     turn.bar.hidden = true;
-    turn.note.textContent = "";
+    this.tell(turn, "Writing");
     turn.text += piece;
     turn.said.append(piece);
     this.keepEnd(false);
@@ -123,12 +141,12 @@ export class Talk {
 
   /** @param {Turn} turn @param {string} remark */
   done(turn, remark) {
-    turn.bar.hidden = true;
+    this.still(turn);
     const { usage, pot } = turn;
     const known = usage?.prompt_tokens_details?.cached_tokens ?? 0;
     const told = usage ? `${many(usage.prompt_tokens - known, "token")} read now, ${count(known)} known before, `
       + `${count(usage.completion_tokens)} written` : "";
-    const stood = pot ? ` · pot ${count(pot.fill)} of ${count(pot.capacity)}, distilled ${times(pot.cycles)}` : "";
+    const stood = pot ? ` · ${full(pot.fill, pot.capacity)}, distilled ${times(pot.cycles)}` : "";
     turn.note.textContent = remark + told + (told && stood);
     announce(turn.text ? `Answer: ${turn.text}` : "The answer is empty.");
     if (!turn.text) turn.said.append(make("i", {}, "(an empty answer)"));
@@ -139,7 +157,7 @@ export class Talk {
   /** @param {Turn} turn @param {any} error @param {string} question */
   failed(turn, error, question) {
     if (aborted(error)) return this.done(turn, "Stopped. ");
-    turn.bar.hidden = true;
+    this.still(turn);
     turn.note.textContent = error.message;
     turn.note.classList.add("wrong");
     announce(error.message);

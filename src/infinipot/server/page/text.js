@@ -4,12 +4,22 @@
  */
 
 const LONGEST_NAME = 64;
+const ENDING = /(?<=.)\.(txt|md|pdf|docx|epub|html?|xhtml|log|pot)$/; // of a file, which its pot's name need not tell
 
 /** @param {number} number */
 export const count = (number) => Math.round(number).toLocaleString("en-US");
 
 /** @param {number} number @param {string} word @returns {string} such as "1 token", "2,048 tokens" */
 export const many = (number, word) => `${count(number)} ${word}${number === 1 ? "" : "s"}`;
+
+/** @param {number} busy requests at work @param {number} most at a time @param {number} waiting for their turn */
+export function working(busy, most, waiting) {
+  if (!busy) return "free";
+  return `at work on ${count(busy)} of at most ${count(most)}${waiting ? `, ${count(waiting)} waiting` : ""}`;
+}
+
+/** @param {number} fill @param {number | null} capacity @returns {string} how full a pot is */
+export const full = (fill, capacity) => (capacity ? `pot ${Math.round((100 * fill) / capacity)}% full` : `pot of ${many(fill, "token")}`);
 
 /** @param {number} cycles @returns {string} how often a pot was distilled */
 export const times = (cycles) => (cycles === 0 ? "never" : cycles === 1 ? "once" : `${count(cycles)} times`);
@@ -55,7 +65,7 @@ export function ago(when, now = Date.now()) {
 
 /** @param {string} title @returns {string} a name the store accepts: a-z, 0-9 and single hyphens */
 export function nameFrom(title) {
-  const plain = title.normalize("NFKD").replace(/\p{M}/gu, "").toLowerCase();
+  const plain = title.normalize("NFKD").replace(/\p{M}/gu, "").toLowerCase().replace(ENDING, "");
   const name = plain.replace(/[^a-z0-9]+/g, "-").slice(0, LONGEST_NAME).replace(/^-+|-+$/g, "");
   return /^(con|prn|aux|nul|com\d|lpt\d)$/.test(name) ? `${name}-pot` : name || "pot"; // Windows' devices
 }
@@ -76,7 +86,10 @@ export function firstWords(text) {
 }
 
 /** @param {string} file a file's name @returns {string} it without its folder and ending, for a title */
-export const titleOf = (file) => file.replace(/^.*[/\\]/, "").replace(/(.)\.[A-Za-z0-9]{1,8}$/, "$1");
+export const titleOf = (file) => fileName(file).replace(/(.)\.[A-Za-z0-9]{1,8}$/, "$1");
+
+/** @param {string} file a file's name @returns {string} it without its folder */
+export const fileName = (file) => file.replace(/^.*[/\\]/, "");
 
 /**
  * A text cut where words of a question are: a word in any of its forms, or a pair of letters where no space

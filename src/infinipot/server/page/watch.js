@@ -25,6 +25,7 @@ export class Watch {
     this.told = 0;
     this.pulse = 0;
     this.points = [];
+    this.called = document.title; // of the page, for afterwards
     by("watch").hidden = false;
     put("watch-title", `Reading ${title}`);
     for (const id of ["watch-rate", "watch-left", "watch-fill"]) put(id, "…");
@@ -118,6 +119,7 @@ export class Watch {
     by("trace-area").setAttribute("d", `M0 60L${line}L${(1000 * share).toFixed(1)} 60Z`);
     by("trace").setAttribute("aria-valuenow", String(Math.floor(100 * share)));
     put("watch-share", `${Math.floor(100 * share)}%`);
+    document.title = `${Math.floor(100 * share)}% read · InfiniPot`;
   }
 
   /** Say each quarter once. @param {number} share */
@@ -131,5 +133,6 @@ export class Watch {
     clearTimeout(this.pulse);
     by("vessel").classList.remove("boiling");
     by("watch").hidden = true;
+    document.title = this.called;
   }
 }
