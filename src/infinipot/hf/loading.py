@@ -19,7 +19,7 @@ from infinipot.common.suggest import find
 from infinipot.errors import ConfigError, ModelError, foreign
 from infinipot.hf.cuda.load import filler
 from infinipot.hf.gguf import adds_bos, described, load_gguf, pull
-from infinipot.hf.packed.choice import IN_FULL, Choice, choose_weights
+from infinipot.hf.packed.choice import IN_FULL, Choice, choose_weights, choose_what_fits
 from infinipot.hf.packed.gguf_file import Index
 from infinipot.hf.packed.hub import load_rounded
 from infinipot.hf.quiet import quiet
@@ -62,6 +62,8 @@ def load(
         family, count, index = _measured(name, source)
         kind = choose_dtype(dtype, place, family)
         choice = choose_weights(weights, place, kind, index)
+        if weights == "auto" and place.type == "cuda":
+            choice = choose_what_fits(place, kind, index, count, memory.available(str(place)))
         _check_fit(
             name,
             choice.bytes(count, kind.itemsize, index),

@@ -1,10 +1,12 @@
 """How a model's weights are held: as their file has them, rounded to few bits, or in full; and why."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from contextlib import suppress
+from dataclasses import dataclass, replace
 
 import torch
 
+from infinipot.common.sizes import in_bytes
 from infinipot.common.suggest import find
 from infinipot.core.cuda.dispatch import kernels
 from infinipot.errors import ConfigError
@@ -19,6 +21,7 @@ BITS = {"int8": 8, "int4": 12}
 """What is asked for, and ggml's number of the format: Q8_0 and Q4_K."""
 ON_CARD = {"int4": 0.62, "int8": 1.05, "fp8": 1.2}  # likewise on a card, embedding and head among them
 BYTES = {8: 34 / 32, 12: 4.5 / 8}  # a weight takes in these formats
+ROOM = 2_000_000_000  # bytes of a card beside the weights: a pot, and what a chunk is computed in
 CHOICES = ("auto", "int4", "int8", "fp8", "full")
 INSTALL = f"pip install {ggml.PACKAGE}"
 
@@ -71,6 +74,25 @@ def choose_weights(wanted: str, device: torch.device, dtype: torch.dtype, index:
     if index is not None and any(place.packable for place in index.places):
         return Choice(BITS[wanted], f"{' and '.join(_packed_formats(index))}, as in the file")
     return Choice(BITS[wanted], f"{ggml.UNPACK[BITS[wanted]].upper()}, rounded from the file's")
+
+
+def choose_what_fits(
+    device: torch.device, dtype: torch.dtype, index: Index | None, count: Callable[[float], int], free: int
+) -> Choice:
+    """Decide for `auto` on a card: in full where that leaves room for a pot, else in 8 or 4 bits.
+
+    What fits in no way is in full, and refused by whoever loads it.
+    """
+    whole = IN_FULL.bytes(count, dtype.itemsize, index)
+    if whole + ROOM <= free:
+        return IN_FULL
+    for wanted in ("int8", "int4"):
+        with suppress(ConfigError):  # blocks that cannot be held
+            found = _on_card(wanted, device, index)
+            if found.bytes(count, dtype.itemsize, index) + ROOM <= free:
+                why = f"in full they take {in_bytes(whole)}, and {in_bytes(free)} is free"
+                return replace(found, note=f"weights are held as {found.how}: {why}")
+    return IN_FULL
 
 
 def _on_card(wanted: str, device: torch.device, index: Index | None) -> Choice:

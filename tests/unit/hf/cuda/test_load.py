@@ -14,7 +14,7 @@ from infinipot.hf import shapes
 from infinipot.hf.cuda.load import Drawn, Filler
 from infinipot.hf.cuda.modules import Fp8Linear, GroupedEmbedding, GroupedHead, GroupedLinear
 from infinipot.hf.model import HFModel
-from infinipot.hf.packed.choice import choose_weights
+from infinipot.hf.packed.choice import choose_weights, choose_what_fits
 from infinipot.hf.packed.load import skeleton
 
 CPU = torch.device("cpu")
@@ -119,6 +119,15 @@ def test_random_weights_are_drawn_one_by_one():
     drawn = Drawn(skeleton(LlamaConfig(**SIZES), torch.float32), CPU, torch.float32)
     assert bool((drawn.values("model.norm.weight") == 1).all())
     assert 0.01 < float(drawn.values("lm_head.weight").std()) < 0.03
+
+
+@pytest.mark.parametrize(("free", "held"), [(20, ""), (12, "int8"), (7, "int4"), (5, "")])
+def test_weights_that_do_not_fit_a_card_in_full_are_held_in_what_fits(free: int, held: str):
+    found = choose_what_fits(
+        torch.device("cuda"), torch.bfloat16, None, lambda size: int(8e9 * size), int(free * 1e9)
+    )
+    assert found.on_card == held
+    assert ("in full they take 16" in found.note) == bool(held)
 
 
 def test_a_card_is_asked_what_it_can(monkeypatch: pytest.MonkeyPatch):
