@@ -145,7 +145,7 @@ def test_every_option_of_every_command_has_its_variable_and_its_key(tmp_path: Pa
         assert shown - {"help"} == set(declared), name
         for option in declared.values():
             text = option.choices[0] if option.choices else words[option.kind.__name__]
-            text = str(int(option.least)) if option.least and option.kind is int else text
+            text = f"{option.least:g}" if option.least and option.kind in (int, float) else text
             told = Config({f"INFINIPOT_{option.name.upper()}": text}).find(option, name.split())
             filed = Config({}, tmp_path, {option.name: text}).find(option, name.split())
             assert told is not None, (name, option.name)
