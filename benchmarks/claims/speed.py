@@ -19,6 +19,8 @@ def claimed(says: Says) -> None:
     _processor(says)
     _products(partial(says, "docs/adr/0010-products-in-bfloat16-on-a-cpu.md"))
     _memory(says)
+    _needs(partial(says, "docs/models.md"))
+    _eight_bits(partial(says, "docs/adr/0022-pots-of-8-bits.md"))
 
 
 def _bench(name: str, system: str, length: int) -> dict[str, Any]:
@@ -161,6 +163,26 @@ def _processor(says: Says) -> None:
         "all kept slots are those of full weights",
         holds=bits["slots_in_common_after_all_cycles"] == 1,
     )
+
+
+def _needs(says: partial[None]) -> None:
+    rows = {row["model"]: row for row in document("needs.json")["rows"]}
+    for name, size in (("SmolLM2", 98), ("Qwen2.5-Coder", 1117), ("Gemma-3", 253)):
+        (one,) = (row for model, row in rows.items() if model[:5] == name.lower()[:5])
+        says(f"| {size:,} MB | {{:.1f}} GB |", one["peak_memory_bytes"] / GB)
+    read = min(row["tokens_read"] for row in rows.values())
+    says("while it read some {:,} tokens in a pot of 4,096", round(read, -2))
+
+
+def _eight_bits(says: partial[None]) -> None:
+    found = document("bits-pots-smollm2.json")
+    slots, same = found["slots_in_common_after_all_cycles"], found["same_likeliest_token"]
+    words = "{:.1f}% of the kept slots are the same; of {} tokens {:.1f}% have the same likeliest next one,"
+    says(words, 100 * slots, found["answer_tokens"], 100 * same)
+    nats = found["divergence_mean_nats"], found["divergence_most_nats"]
+    says("a mean divergence of {:.4f} nats ({:.3f} at most)", *nats)
+    eight, full = (found["pots"][bits]["pot_bytes"] / 1e6 for bits in ("8", "16"))
+    says("The pot takes {:.1f} MB instead of {:.1f} MB in float32;", eight, full)
 
 
 def _products(says: partial[None]) -> None:
