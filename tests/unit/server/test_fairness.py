@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -10,11 +11,15 @@ from typing import Any
 import pytest
 
 from infinipot.reading.sampling import Generation
+from infinipot.server.scheduler.handlers import LONG as LONG_TEXT
 from infinipot.server.scheduler.queue import FairQueue, expected_waits
 from infinipot.server.scheduler.requests import (
     Answered,
     BusyError,
     ChatRequest,
+    CompletionRequest,
+    FaultError,
+    Kept,
     Message,
     Piece,
     Queued,
@@ -23,7 +28,7 @@ from infinipot.server.scheduler.requests import (
 )
 from infinipot.server.settings import Keys
 
-from .test_scheduler import LONG, OPTIONS, chat, go, read_into_pot, served, serving
+from .test_scheduler import LONG, OPTIONS, Endless, chat, go, read_into_pot, served, serving
 
 TWO_KEYS: Any = Keys.of(["k" * 16, "l" * 16])
 
@@ -208,5 +213,57 @@ def test_reading_a_file_begins_with_an_event(tmp_path: Path) -> None:
             _, events = await served(scheduler, read_into_pot(tmp_path / "t", LONG))
         assert isinstance(events[0], Reading)
         assert (events[0].bytes, events[0].processed) == (0, 0)
+
+    go(work)
+
+
+class Watched(Endless):
+    """Remembers on which thread texts were split into tokens."""
+
+    def __init__(self) -> None:
+        self.threads: dict[int, str] = {}
+
+    def encode(self, text: str) -> list[int]:
+        self.threads[len(text)] = threading.current_thread().name
+        return super().encode(text)
+
+
+def test_long_texts_are_split_into_tokens_while_others_get_theirs(tmp_path: Path) -> None:
+    tokenizer = Watched()
+    long, short = "x" * (LONG_TEXT + 1), "x" * 301
+    for request in (chat(long), chat(short), CompletionRequest("t", long + "y", OPTIONS)):
+
+        async def work(request: Any = request) -> None:
+            async with serving(tmp_path, tokenizer=tokenizer, slots=1) as (scheduler, model):
+                model.fails = lambda tokens: ValueError() if tokens > 1 else None
+                with pytest.raises(FaultError):  # as soon as it is read: that takes too long here
+                    await served(scheduler, request)
+
+        go(work)
+    assert tokenizer.threads[len(long)].startswith("pots")
+    assert tokenizer.threads[len(long) + 1].startswith("pots")
+    assert tokenizer.threads[len(short)] == "scheduler"
+
+
+def test_a_question_begins_in_a_step_in_which_no_text_is_read(tmp_path: Path) -> None:
+    """Texts that are never read between tokens do not keep a short question from its answer."""
+
+    async def work() -> None:
+        async with serving(tmp_path, slots=3, queue=8) as (scheduler, _model):
+            answer = replace(chat("x"), options=replace(OPTIONS, generation=Generation(4000)))
+            answering = scheduler.submit(answer)
+            async for event in answering:
+                if isinstance(event, Piece):
+                    break
+            scheduler._pace.chunk = lambda answering, running: 0 if answering else 2048  # type: ignore[method-assign]
+            upload = scheduler.submit(read_into_pot(tmp_path / "t", LONG))
+            _, events = await served(scheduler, chat("a short question", keep=False))
+            assert isinstance(events[-1], Answered)
+            assert scheduler.state()["slots_busy"] == 2  # who answers, and the text that waits
+            assert not [
+                one for one in scheduler.state()["slots"] if one.get("kind") == "reading" and one["fill"]
+            ]
+            answering.cancel()
+            assert isinstance([event async for event in upload][-1], Kept)
 
     go(work)

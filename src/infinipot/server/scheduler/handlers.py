@@ -7,6 +7,7 @@ It returns its last event, which is put once the slot is free. Knows neither thr
 
 import time
 from collections.abc import Callable, Generator
+from collections.abc import Sequence as Several
 from concurrent.futures import Future
 from dataclasses import dataclass, field
 from itertools import chain
@@ -26,6 +27,7 @@ from infinipot.store.card import plain
 from infinipot.text.documents import stored
 from infinipot.text.tokenizer import Format, Tools
 
+LONG = 100_000  # characters that take some hundredths of a second to be split into tokens
 T = TypeVar("T")
 Steps = Generator[Future[Any] | Sequence | None, Any, T]
 
@@ -55,6 +57,11 @@ class Running:
         """The slot's reader."""
         return self.slot.reader
 
+    @property
+    def is_new_question(self) -> bool:
+        """Say whether somebody waits for an answer of which nothing was done yet."""
+        return not self.turn and not isinstance(self.handle.request, requests.ReadIntoPot)
+
     def seconds_left(self, usual: float) -> float:
         """Return how long the request is likely to take; `usual` is what such requests take."""
         past = time.monotonic() - self.started
@@ -81,7 +88,7 @@ def _chat(running: Running, request: requests.ChatRequest) -> Steps[requests.Eve
         if recalls and (found := (yield running.background(running.library.archive, request.pot, card))):
             reader.archive = found
     told = asked, reader.tokenizer, running.format, running.known, about, capacity, request.tools
-    prompt = prompts.conversation(*told)
+    prompt = yield from _prompt(running, asked[running.known :], prompts.conversation, *told)
     fresh, last = list(asked[running.known : -1]), [asked[-1]]
     if prompt.message is None:  # what is before its question may be recalled already
         text = asked[-1].content.rstrip().removesuffix(question)
@@ -102,7 +109,8 @@ def _complete(running: Running, request: requests.CompletionRequest) -> Steps[re
     """Read a text, and go on from its end."""
     reader = running.reader
     _set_question(reader, request.options, request.text)
-    prompt = prompts.continuation(request.text, reader.tokenizer, running.format, reader.config.capacity)
+    told = request.text, reader.tokenizer, running.format, reader.config.capacity
+    prompt = yield from _prompt(running, [request.text], prompts.continuation, *told)
     return (yield from _answer(running, prompt, 0, request.options))[1]
 
 
@@ -131,6 +139,20 @@ def _read_into_pot(running: Running, request: requests.ReadIntoPot) -> Steps[req
     finally:
         running.background(library.let_go, request)
     return requests.Kept(card, request.name)
+
+
+def _prompt(
+    running: Running,
+    texts: Several[requests.Message | str],
+    make: Callable[..., prompts.Prompt],
+    *given: Any,
+) -> Steps[prompts.Prompt]:
+    """Split texts into tokens; long ones on another thread, since others wait for tokens meanwhile."""
+    size = sum(len(one if isinstance(one, str) else one.content) for one in texts)
+    if size < LONG:
+        return make(*given)
+    made: prompts.Prompt = yield running.background(make, *given)
+    return made
 
 
 def _set_question(reader: Reader, options: requests.AnswerOptions, text: str) -> None:

@@ -26,7 +26,7 @@ class Pace:
         chunk: int | None = None,
         clock: Callable[[], float] = time.perf_counter,
     ) -> None:
-        self._least = LEAST.get(device, 64)
+        self.least = LEAST.get(device, 64)
         self._shared = FEW if device == "cpu" else BLOCK
         self._slowdown, self._fixed, self._clock = slowdown, chunk, clock
         self._quiet: dict[int, float] = {}  # seconds of a step without reading, by number of answers
@@ -47,7 +47,7 @@ class Pace:
             return 0
         allowed = (self._slowdown - 1) * self._quiet[many]
         size = BLOCK
-        while size > self._least and self._cost(size) > allowed:
+        while size > self.least and self._cost(size) > allowed:
             size //= 2
         if self._cost(size) > allowed + self._credit:  # even the smallest is too much for every step
             self._credit += allowed
@@ -67,7 +67,7 @@ class Pace:
         self._since += 1
         self._credit = 0.0
         if many in self._quiet:
-            size = min(BLOCK, max(self._least, _size(tokens)))
+            size = min(BLOCK, max(self.least, _size(tokens)))
             added = max(0.0, took - self._quiet[many])
             self._reading[size] = _mean(self._reading.get(size), added)
 
@@ -76,7 +76,7 @@ class Pace:
         if size in self._reading:
             return self._reading[size]
         if not self._reading:  # begin with the smallest
-            return 0.0 if size == self._least else float("inf")
+            return 0.0 if size == self.least else float("inf")
         near = min(self._reading, key=lambda one: max(one, size) / min(one, size))
         cost = self._reading[near]
         while near < size:

@@ -193,19 +193,19 @@ class Scheduler:
             assert running.waits is not None
             result, running.waits = running.waits.result, None
             self._advance(running, result)
-        read = self._read(chunk, bool(answering)) if chunk else 0
+        read = self._read(chunk, bool(answering))
         self._decode()
         self._pace.note(answering, read)
 
     def _read(self, chunk: int, answering: bool) -> int:
         """One forward pass for each request that reads; while others answer, in turns, a chunk in all.
 
-        Returns how many tokens were read.
+        In a step in which no text is read a question that just came is. Returns how many tokens were read.
         """
         reading = [one for one in self._running if one.sequence is None and one.waits is None]
-        read = 0
+        reading, read = [one for one in reading if chunk or one.is_new_question], 0
         for running in sorted(reading, key=lambda one: one.turn):
-            running.reader.session.block = chunk
+            running.reader.session.block = chunk or self._pace.least
             before, running.turn = running.reader.pot.tokens, next(self._turns)
             self._advance(running, lambda: None)
             read += max(1, running.reader.pot.tokens - before)
