@@ -178,6 +178,7 @@ def served(args: argparse.Namespace, parts: list[str], sizes: list[int], folder:
     settings = {"slots": args.clients, "conversations": args.spare, "queue": 2 * args.clients}
     settings |= {"capacity": args.capacity, "recall": args.recall, "device": args.device}
     settings |= {"slowdown": args.slowdown} if args.slowdown else {}
+    settings |= {"pot_bits": args.pot_bits} if args.pot_bits else {}
     told = {"model": args.model, "random": args.random, "fuse": args.fuse, "settings": settings}
     bytes_a_token = BYTES_A_TOKEN.get(args.random, 4.0 if args.random else 4.4)
     log = args.out.with_suffix(".log")
@@ -217,6 +218,7 @@ def options() -> argparse.ArgumentParser:
     parser.add_argument("--capacity", type=int, default=1024)
     parser.add_argument("--recall", type=int, default=None, help="as of `infinipot serve`; 0 for none")
     parser.add_argument("--slowdown", type=float, default=None, help="as of `infinipot serve`")
+    parser.add_argument("--pot-bits", type=int, default=None, help="as of `infinipot serve`")
     parser.add_argument("--clients", type=int, default=4, help="and slots of the server")
     parser.add_argument("--spare", type=int, default=4, help="pots beside the slots")
     parser.add_argument("--shortest", type=int, default=2048)

@@ -60,7 +60,8 @@ def main(told: dict[str, Any]) -> None:
     fused = bool(told.get("fuse")) and torch.cuda.is_available()
     made = random_engine if told.get("random") else named_engine
     engine = made(settings.model, settings.device, fused)
-    recipe = Recipe.named(capacity=settings.capacity, recall=settings.recall, format=engine.dialogue_format)
+    sizes = {"capacity": settings.capacity, "recall": settings.recall, "pot_bits": settings.pot_bits}
+    recipe = Recipe.named(**sizes, format=engine.dialogue_format)
     lifecycle.serve(lifecycle.build_app(settings, engine, recipe, open_store(settings.store)), taken)
 
 

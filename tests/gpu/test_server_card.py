@@ -132,12 +132,12 @@ def test_64_slots_answer_as_one_and_nothing_is_captured_while_they_serve() -> No
 
     async def at_once(scheduler: Scheduler) -> None:
         graphs = GRAPHS[scheduler.engine.model]
-        sizes = {key[2] for key in graphs.captured}  # type: ignore[index]
+        sizes = {key[-1] for key in graphs.captured}  # type: ignore[index]
         assert sizes == {1, 2, 4, 8, 16, 32, 64}, sizes
         assert graphs.reason == ""
         plain = [answer(scheduler, text) for text in texts[:48]]
         assert await asyncio.gather(*plain, *(drawn(scheduler, text) for text in texts[48:])) == alone
-        assert {key[2] for key in graphs.captured} == sizes  # type: ignore[index]
+        assert {key[-1] for key in graphs.captured} == sizes  # type: ignore[index]
         for slot in scheduler.slots.all:
             assert slot.reader.session.graphs is not None
             assert not slot.reader.session.graphs.captured, "a pot has graphs of its own"

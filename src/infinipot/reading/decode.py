@@ -22,6 +22,7 @@ from infinipot.reading.model import Model
 from infinipot.reading.sequence import Sequence
 
 Written = tuple[Tensor, Tensor, Tensor | None]  # a token's hidden state, the next logits, the token's novelty
+SIZES = 16  # graphs of decoding: powers of two of sequences, for pots of a kind or two
 GRAPHS: WeakKeyDictionary[Model, Graphs] = WeakKeyDictionary()  # of decoding, for all pots of a model
 _COLUMNS: WeakKeyDictionary[Pot, tuple[tuple[int, int, int], Tensor]] = WeakKeyDictionary()  # addresses
 
@@ -110,7 +111,7 @@ class StepGroup:
     def _graphs(self) -> Graphs | None:
         """Where addresses will do, the model's graphs serve any pots; else a lone pot has its own."""
         if self.by_address:
-            return GRAPHS.setdefault(self.model, Graphs())
+            return GRAPHS.setdefault(self.model, Graphs(most=SIZES))
         return self.sequences[0].session.graphs if len(self.sequences) == 1 else None
 
     def _compute(self, state: Tensor) -> tuple[Tensor, Tensor]:

@@ -12,7 +12,7 @@ from infinipot.server.scheduler.pace import LEAST
 
 STEPS = 4  # of decoding: a plain one, one that is captured, and two that are replayed
 WIDEST = Generation(16 * STEPS, temperature=1.0, top_p=0.5, logprobs=20)  # what takes most memory a token
-MOST_GRAPHS = 24  # of reading: one for every place in a cycle where a chunk may begin, and some to spare
+MOST_GRAPHS = 32  # of reading: one for every place in a cycle where a chunk may begin, and some to spare
 CAPTURE_LATER = 16  # times a cycle with another catalyst comes before all wait for its capture
 
 
