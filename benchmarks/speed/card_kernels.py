@@ -13,8 +13,13 @@ from infinipot.hf.cuda import fp8
 from infinipot.hf.cuda.grouped import Grouped
 
 WEIGHTS = {"qkv": (6144, 4096), "o": (4096, 4096), "gate and up": (28672, 4096), "down": (4096, 14336)}
-TILES = ((16, 512), (32, 512), (32, 1024), (64, 512), (64, 1024), (128, 1024))  # columns, programs wanted
+TILES = ((16, 4, 512), (32, 2, 512), (32, 4, 512), (32, 4, 1024), (32, 8, 512), (64, 4, 512))
+"""Columns a program computes, groups it reads at a time, programs wanted."""
 DOCUMENTS, SLOTS = 64, 4096
+
+
+def _set_tile(tile: tuple[int, int, int]) -> None:
+    product_kernels.COLUMNS, product_kernels.AT_ONCE, product_kernels.PROGRAMS = tile
 
 
 def _milliseconds(run: Any) -> float:
@@ -57,7 +62,7 @@ def times(device: torch.device) -> dict[str, Any]:
                 x = torch.randn(many, columns, device=device).bfloat16()
                 best: tuple[float, str] = (float("inf"), "")
                 for tile in TILES:
-                    product_kernels.COLUMNS, product_kernels.PROGRAMS = tile
+                    _set_tile(tile)
 
                     def run(x: torch.Tensor = x, copies: list[Grouped] = copies) -> None:
                         for one in copies:
@@ -66,7 +71,7 @@ def times(device: torch.device) -> dict[str, Any]:
                     ms = _milliseconds(run) / len(copies)
                     found[f"{name} int{bits} x{many}, us, tile {tile}"] = 1000 * ms
                     best = min(best, (ms, str(tile)))
-                product_kernels.COLUMNS, product_kernels.PROGRAMS = 32, 512
+                _set_tile((32, 4, 512))
                 found[f"{name} int{bits} x{many}, GB/s at best {best[1]}"] = copies[0].nbytes / best[0] / 1e6
             wide = torch.empty(rows, columns, device=device, dtype=torch.bfloat16)
             one = copies[0]

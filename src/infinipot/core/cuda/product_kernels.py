@@ -13,6 +13,7 @@ from torch import Tensor
 
 LEAST_ROWS = 16  # of a product: what the matrix units take
 COLUMNS = 32  # of the output a program computes
+AT_ONCE = 4  # groups that a program reads at a time
 PROGRAMS = 512  # wanted at least, to keep a large chip busy with reading
 BLOCK = 32  # rows a program unpacks
 FP8_LARGEST = tl.constexpr(448.0)  # of float8_e4m3fn
@@ -22,39 +23,45 @@ FP8_LARGEST = tl.constexpr(448.0)  # of float8_e4m3fn
 def _product(
     x, data, scale, least, out, rows, columns, width, splits,
     G: tl.constexpr, FOUR: tl.constexpr, LEAST: tl.constexpr, R: tl.constexpr, N: tl.constexpr,
+    U: tl.constexpr,
 ):  # fmt: skip
-    """One block of columns of x times the weight, over every `splits`th group.
+    """One block of columns of x times the weight, over every `splits`th U groups.
 
     Whole numbers go into the product as they are, exactly; scales are applied to its float32 sums.
     """
     block, split = tl.program_id(0), tl.program_id(1)
     row, column = tl.arange(0, R), block * N + tl.arange(0, N)
-    there, known = (row < rows)[:, None], column < columns
     kind = x.dtype.element_ty
     total = tl.zeros((R, N), tl.float32)
-    for group in range(split, width // G, splits):
-        at = group * columns + column
-        if FOUR:
-            half = tl.arange(0, G // 2)
-            packed = tl.load(data + at.to(tl.int64)[:, None] * (G // 2) + half, mask=known[:, None], other=0)
-            from_x = x + row[:, None] * width + group * G + half
-            low = tl.load(from_x, mask=there, other=0.0)
-            high = tl.load(from_x + G // 2, mask=there, other=0.0)
-            part = tl.dot(low, tl.trans((packed & 15).to(kind)))
-            part += tl.dot(high, tl.trans((packed >> 4).to(kind)))
-            amount = tl.sum(low.to(tl.float32), 1) + tl.sum(high.to(tl.float32), 1)
-        else:
-            inner = tl.arange(0, G)
-            whole = tl.load(data + at.to(tl.int64)[:, None] * G + inner, mask=known[:, None], other=0)
-            low = tl.load(x + row[:, None] * width + group * G + inner, mask=there, other=0.0)
-            part = tl.dot(low, tl.trans(whole.to(kind)))
-            amount = tl.sum(low.to(tl.float32), 1)
-        total += part * tl.load(scale + at, mask=known, other=0.0).to(tl.float32)[None, :]
-        if LEAST:
-            low_end = tl.load(least + at, mask=known, other=0.0).to(tl.float32)
-            total += amount[:, None] * low_end[None, :]
+    for first in range(split * U, width // G, splits * U):
+        for step in tl.static_range(U):  # independent of each other: all are read before any has arrived
+            group = first + step
+            # Comparisons of a mask have the mask's shape.
+            known = (column < columns) & (group + 0 * column < width // G)
+            there = ((row < rows) & (group + 0 * row < width // G))[:, None]
+            at = group * columns + column
+            if FOUR:
+                half = tl.arange(0, G // 2)
+                place = at.to(tl.int64)[:, None] * (G // 2) + half
+                packed = tl.load(data + place, mask=known[:, None], other=0)
+                from_x = x + row[:, None] * width + group * G + half
+                low = tl.load(from_x, mask=there, other=0.0)
+                high = tl.load(from_x + G // 2, mask=there, other=0.0)
+                part = tl.dot(low, tl.trans((packed & 15).to(kind)))
+                part += tl.dot(high, tl.trans((packed >> 4).to(kind)))
+                amount = tl.sum(low.to(tl.float32), 1) + tl.sum(high.to(tl.float32), 1)
+            else:
+                inner = tl.arange(0, G)
+                whole = tl.load(data + at.to(tl.int64)[:, None] * G + inner, mask=known[:, None], other=0)
+                low = tl.load(x + row[:, None] * width + group * G + inner, mask=there, other=0.0)
+                part = tl.dot(low, tl.trans(whole.to(kind)))
+                amount = tl.sum(low.to(tl.float32), 1)
+            total += part * tl.load(scale + at, mask=known, other=0.0).to(tl.float32)[None, :]
+            if LEAST:
+                low_end = tl.load(least + at, mask=known, other=0.0).to(tl.float32)
+                total += amount[:, None] * low_end[None, :]
     to = out + (split * rows + row)[:, None] * columns + column
-    tl.store(to, total.to(out.dtype.element_ty), mask=there & known[None, :])
+    tl.store(to, total.to(out.dtype.element_ty), mask=(row < rows)[:, None] & (column < columns)[None, :])
 
 
 @triton.jit
@@ -72,13 +79,13 @@ def product(x: Tensor, data: Tensor, scale: Tensor, least: Tensor | None, group:
     """x [rows, K] times a grouped weight [N, K], for few rows. Oracle: `Grouped.unpacked` and a product."""
     rows, width = x.shape
     columns, blocks = data.shape[1], triton.cdiv(data.shape[1], COLUMNS)
-    splits = max(1, min(8, PROGRAMS // blocks, width // group))
+    splits = max(1, min(8, PROGRAMS // blocks, width // group // AT_ONCE))
     out = torch.empty(rows, columns, dtype=x.dtype, device=x.device)
     parts = out if splits == 1 else torch.empty(splits, rows, columns, dtype=torch.float32, device=x.device)
     _product[(blocks, splits)](
         x.contiguous(), data, scale, scale if least is None else least, parts, rows, columns, width, splits,
         G=group, FOUR=data.dtype == torch.uint8, LEAST=least is not None,
-        R=max(LEAST_ROWS, triton.next_power_of_2(rows)), N=COLUMNS, num_warps=4, num_stages=4,
+        R=max(LEAST_ROWS, triton.next_power_of_2(rows)), N=COLUMNS, U=AT_ONCE, num_warps=4,
     )  # fmt: skip
     if splits > 1:
         _sum[(triton.cdiv(out.numel(), 512),)](parts, out, out.numel(), splits, N=512, num_warps=4)
