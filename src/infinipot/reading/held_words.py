@@ -169,7 +169,7 @@ def _still_held(places: Tensor, columns: Iterable[Column]) -> Tensor:
             places = (places.pin_memory() if source.device.type == "cuda" else places).to(
                 source.device, non_blocking=True
             )
-        held = source.to(found.device).flatten()
+        held = source.to(found.device).flatten().contiguous()
         at = torch.searchsorted(places, held).clamp(max=max(0, count - 1))
         known = places[at] == held if count else torch.zeros_like(held, dtype=torch.bool)
         found.index_fill_(0, torch.where(known, at, count), True)  # the last one is for what is not known
