@@ -63,8 +63,16 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 @pytest.fixture(scope="session")
-def tiny_gguf(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A random Llama of two layers with a byte-level vocabulary that asks for a BOS."""
+def written_gguf(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("gguf") / "tiny.gguf"
     write_gguf(path)
     return path
+
+
+@pytest.fixture
+def tiny_gguf(written_gguf: Path, home: Path) -> Path:
+    """A random Llama of two layers with a byte-level vocabulary that asks for a BOS.
+
+    Loading it leaves a description of it in the user's folder: here, one of the test's own.
+    """
+    return written_gguf

@@ -23,11 +23,11 @@ from toy_release import Seller
 
 
 @pytest.fixture(scope="session")
-def tiny_folder(tiny_gguf: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def tiny_folder(written_gguf: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("folder")
-    describe(tiny_gguf, folder, "tiny")
+    describe(written_gguf, folder, "tiny")
     with quiet():
-        unpacked(tiny_gguf)[0].half().save_pretrained(folder)
+        unpacked(written_gguf)[0].half().save_pretrained(folder)
     (folder / "generation_config.json").write_text('{"eos_token_id": [0, 2]}')
     return folder
 
