@@ -13,6 +13,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from infinipot.core.attention import LogitSpec, attend
 from infinipot.core.config import DEFAULT_MODE, ReadingMode
 from infinipot.core.pot import LayerSpec, Pot
 from infinipot.core.rope import Rotation
@@ -24,11 +25,13 @@ from infinipot.hf.cuda.modules import FEW as FEW_ON_CARD
 from infinipot.hf.cuda.modules import GroupedHead
 from infinipot.hf.packed.blocks import slices
 from infinipot.hf.packed.modules import FEW, PackedHead
+from infinipot.hf.packed.steps import Steps
 from infinipot.hf.rope import frequencies, key_factors, still
 
 PROBE_STEPS, PROBED = 7, 8  # positions between two probed keys; tokens of a probed text
 FIRST, COMMON = 4, 60  # tokens that `key_offsets` leaves out, and takes
 HEAD_PART = 4_000_000  # weights of a packed head at a time: bounds the logits of a chunk that exist at once
+STEPPED = 0.05  # relative error of keys that steps may have: inputs of products are rounded to 8 bits
 CARD_PART = 32_000_000  # the same on a card
 
 
@@ -46,6 +49,7 @@ class HFModel:
         self.head = model.get_output_embeddings()
         self.softcap: float | None = getattr(self.config, "final_logit_softcapping", None)
         self.obstacle = _obstacle(model)
+        self.steps: Steps | None = None  # single tokens on packed weights
         with foreign("this model is not supported"):  # whatever an architecture trips over
             self._probe()
 
@@ -97,6 +101,8 @@ class HFModel:
         """Write tokens [B, n] into the pot and return their hidden states [B, n, H]."""
         places = pot.places(tokens.shape[1], tokens.device)
         many, count = tokens.shape
+        if self.steps and count == 1 and many <= FEW:
+            return self.steps.run(tokens, places, pot, pot.layers[0].rotation.frequencies)
         # A rare shape is not worth compiling for, where layers are compiled at all: what is compiled for it
         # runs compiled, nothing new is compiled. Captured rows are powers of two.
         rare = count not in pot.lengths or many & (many - 1) > 0
@@ -154,12 +160,25 @@ class HFModel:
             steps = torch.full(keys.shape[:-1], PROBE_STEPS, device=keys.device)
             turned = Rotation(found.to(keys.device), PROBE_STEPS).back(keys, steps)
             _same(turned, near.keys[index], f"the keys of layer {index} do not follow plain RoPE")
+        self.steps = self._same_steps(token, at, far.keys, wanted)
         logits = self.model(input_ids=token, use_cache=False).logits
         _same(self.logits(out.last_hidden_state), logits, "its output head is not a known one")
 
+    def _same_steps(
+        self, token: Tensor, at: Tensor, keys: dict[int, Tensor], ropes: list[Tensor]
+    ) -> Steps | None:
+        """Return the steps of the decoder, where they come to the same keys in every layer."""
+        steps = Steps.of(self.decoder)
+        if steps is None or any(self.windows()) or any(one is not ropes[0] for one in ropes):
+            return None
+        seen = _Recorder()
+        steps.run(token, at, seen, ropes[0])
+        alike = all(_error(seen.keys[index], one) < STEPPED for index, one in keys.items())
+        return steps if alike else None
+
 
 class _Recorder:
-    """Stands in for a cache during the probe and remembers the keys it was shown."""
+    """Stands in for a cache, or a pot, during the probe and remembers the keys it was shown."""
 
     is_sliding = (False,)
     is_compileable = False
@@ -172,6 +191,13 @@ class _Recorder:
     ) -> tuple[Tensor, Tensor]:
         self.keys[layer_idx] = key_states
         return key_states, value_states
+
+    def append(self, layer: int, keys: Tensor, values: Tensor) -> tuple[Tensor, Tensor]:
+        self.keys[layer] = keys.clone()
+        return keys, values
+
+    def attend(self, layer: int, queries: Tensor, keys: Tensor, values: Tensor, spec: LogitSpec) -> Tensor:  # noqa: ARG002
+        return attend(queries, keys, values, spec)
 
     def get_seq_length(self, *_: Any) -> int:
         return 0
@@ -192,6 +218,11 @@ def _obstacle(model: Any) -> str:
 
 
 def _same(found: Tensor, wanted: Tensor, otherwise: str, most: float = 0.02) -> None:
-    error = (found.float() - wanted.float()).norm() / wanted.float().norm().clamp(min=1e-12)
+    error = _error(found, wanted)
     if not error < most:  # bf16 rounding is 0.3%; a wrong rotation is off by 100%; NaN is refused too
-        raise ModelError(f"this model is not supported: {otherwise} (relative error {float(error):.2f})")
+        raise ModelError(f"this model is not supported: {otherwise} (relative error {error:.2f})")
+
+
+def _error(found: Tensor, wanted: Tensor) -> float:
+    """Return the relative error."""
+    return float((found.float() - wanted.float()).norm() / wanted.float().norm().clamp(min=1e-12))

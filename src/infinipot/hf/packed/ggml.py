@@ -10,7 +10,7 @@ import ctypes
 import platform
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
-from ctypes import c_bool, c_int, c_int64, c_size_t, c_void_p
+from ctypes import c_bool, c_float, c_int, c_int64, c_size_t, c_void_p
 from functools import cache
 from importlib.metadata import PackageNotFoundError, distribution
 from pathlib import Path
@@ -22,8 +22,8 @@ from torch import Tensor
 
 PACKAGE = "pywhispercpp"
 ALIGNMENT = 32  # of every pointer
-FLOAT = 0  # ggml's number of float32
-NODES = 16  # of a graph
+FLOAT, INTEGER = 0, 26  # ggml's numbers of float32 and int32
+NODES = 32  # of a graph
 GRAPH_BYTES = 64 * 1024  # tensors and nodes of one graph, without their data
 UNPACK = {  # the formats, by ggml's number, and what their functions are called by
     2: "q4_0",
@@ -50,6 +50,10 @@ _SIGNATURES: dict[str, tuple[Any, ...]] = {  # the result, then the arguments
     "ggml_new_tensor_2d": (c_void_p, c_void_p, c_int, c_int64, c_int64),
     "ggml_mul_mat": (c_void_p, c_void_p, c_void_p, c_void_p),
     "ggml_mul": (c_void_p, c_void_p, c_void_p, c_void_p),
+    "ggml_add": (c_void_p, c_void_p, c_void_p, c_void_p),
+    "ggml_rms_norm": (c_void_p, c_void_p, c_void_p, c_float),
+    "ggml_reshape_3d": (c_void_p, c_void_p, c_void_p, *(c_int64,) * 3),
+    "ggml_rope_ext": (c_void_p, *(c_void_p,) * 4, *(c_int,) * 3, *(c_float,) * 6),
     "ggml_silu": (c_void_p, c_void_p, c_void_p),
     "ggml_new_graph_custom": (c_void_p, c_void_p, c_size_t, c_bool),
     "ggml_build_forward_expand": (None, c_void_p, c_void_p),
@@ -123,10 +127,14 @@ class Graph:
         return self._placed(made, data)
 
     def input(self, data: Tensor) -> int:
-        """Return a float32 tensor on existing memory [n, k]."""
-        return self.tensor(FLOAT, data.shape, data)
+        """Return a tensor of floats, or of int32 numbers, on existing memory [n, k]."""
+        return self.tensor(FLOAT if data.is_floating_point() else INTEGER, data.shape, data)
 
-    def apply(self, name: str, *inputs: int, out: Tensor) -> int:
+    def split(self, made: int, size: int, heads: int, rows: int) -> int:
+        """Return a tensor [rows, heads size] as [rows, heads, size]."""
+        return int(self._ggml["ggml_reshape_3d"](self._context, made, size, heads, rows))
+
+    def apply(self, name: str, *inputs: float, out: Tensor) -> int:
         """Add an operation whose result is written to `out`."""
         made = self._placed(self._ggml[name](self._context, *inputs), out)
         self._ggml["ggml_build_forward_expand"](self._graph, made)

@@ -19,15 +19,15 @@ LIKELY = 64  # next tokens whose logits are computed in float32
 _buffers: dict[tuple[str, int, int, int], Tensor] = {}  # of graphs: layers take turns, so they share
 
 
-def _buffer(role: str, number: int, rows: int, width: int) -> Tensor:
+def buffer(role: str, number: int, rows: int, width: int, dtype: torch.dtype = torch.float32) -> Tensor:
     """Return a buffer of modules with this role, the same one in every layer."""
     key = role, number, rows, width
     if key not in _buffers:
-        _buffers[key] = torch.zeros(rows, width)
+        _buffers[key] = torch.zeros(rows, width, dtype=dtype)
     return _buffers[key]
 
 
-def _padded(rows: int) -> int:
+def padded(rows: int) -> int:
     """Return how many rows a graph has for so many: a few graphs serve every number."""
     return 1 << (rows - 1).bit_length()
 
@@ -59,7 +59,7 @@ class Shared:
 
     def _few(self, x: Tensor, kernels: Ggml) -> list[Tensor]:
         """Outputs for few rows, valid until the next call: whoever keeps one longer copies it."""
-        rows, size = len(x), _padded(len(x))
+        rows, size = len(x), padded(len(x))
         with kernels.lock:
             if size not in self._graphs:
                 self._graphs[size] = self._graph(size, kernels)
@@ -69,9 +69,9 @@ class Shared:
         return outs if rows == size else [out[:rows] for out in outs]
 
     def _graph(self, rows: int, kernels: Ggml) -> tuple[Graph, Tensor, list[Tensor]]:
-        graph, given = Graph(kernels), _buffer(self.role, 0, rows, self.weights[0].width)
+        graph, given = Graph(kernels), buffer(self.role, 0, rows, self.weights[0].width)
         sizes = enumerate((weight.shape[0] for weight in self.weights), start=1)
-        outs = [_buffer(self.role, number, rows, size) for number, size in sizes]
+        outs = [buffer(self.role, number, rows, size) for number, size in sizes]
         x = graph.input(given)
         for weight, out in zip(self.weights, outs, strict=True):
             graph.apply("ggml_mul_mat", graph.tensor(weight.kind, weight.shape, weight.data), x, out=out)
@@ -128,7 +128,7 @@ class PackedMlp(nn.Module):
             return torch.cat([self._many(part) for part in torch.split(x, PIECE, dim=-2)], dim=-2)
         if isinstance(kernels, str):
             return self.inner(x)  # type: ignore[no-any-return]  # torch types a module's result so
-        size = _padded(rows)
+        size = padded(rows)
         with kernels.lock:
             if size not in self._graphs:
                 self._graphs[size] = self._graph(size, kernels)
@@ -143,10 +143,10 @@ class PackedMlp(nn.Module):
         return exactly(wide, down)
 
     def _graph(self, rows: int, kernels: Ggml) -> tuple[Graph, Tensor, Tensor]:
-        graph, given = Graph(kernels), _buffer("gated", 0, rows, self.weights[0].width)
+        graph, given = Graph(kernels), buffer("gated", 0, rows, self.weights[0].width)
         gate, up, down = (graph.tensor(one.kind, one.shape, one.data) for one in self.weights)
-        wide = [_buffer("gated", number, rows, self.weights[0].shape[0]) for number in (1, 2, 3, 4)]
-        out, x = _buffer("gated", 5, rows, self.weights[2].shape[0]), graph.input(given)
+        wide = [buffer("gated", number, rows, self.weights[0].shape[0]) for number in (1, 2, 3, 4)]
+        out, x = buffer("gated", 5, rows, self.weights[2].shape[0]), graph.input(given)
         bent = graph.apply("ggml_silu", graph.apply("ggml_mul_mat", gate, x, out=wide[0]), out=wide[1])
         gated = graph.apply("ggml_mul", bent, graph.apply("ggml_mul_mat", up, x, out=wide[2]), out=wide[3])
         graph.apply("ggml_mul_mat", down, gated, out=out)

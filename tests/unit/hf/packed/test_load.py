@@ -9,10 +9,13 @@ import pytest
 import torch
 
 from gguf_oracle import unpacked
+from infinipot.core.pot import Pot
+from infinipot.core.rows import Rows
 from infinipot.engine import open_engine
 from infinipot.errors import ConfigError, InfiniPotError, ModelError
 from infinipot.hf.gguf import described, load_gguf
 from infinipot.hf.loading import load
+from infinipot.hf.model import HFModel
 from infinipot.hf.packed import choice, ggml, hub, modules
 from infinipot.hf.packed.blocks import packed
 from infinipot.hf.packed.blocks import unpacked as unpack
@@ -198,3 +201,53 @@ def test_a_file_is_described_once(quantised: Path, home: Path) -> None:
     assert described(quantised) == folder
     assert (folder / Index.FILE).stat().st_mtime_ns == stamp
     assert json.loads((folder / Index.FILE).read_text())["architecture"] == "llama"
+
+
+def stepped(model: HFModel, pots: list[Pot], tokens: list[int]) -> torch.Tensor:
+    return model.forward(torch.tensor(tokens)[:, None], pots[0] if len(pots) == 1 else Rows(pots))
+
+
+@needs_ggml
+def test_single_tokens_are_those_of_the_decoder(quantised: Path) -> None:
+    model = HFModel(load(str(quantised), device="cpu", weights="auto").model)
+    steps = model.steps
+    assert steps is not None
+    for rows in (1, 3):
+        fast, slow = ([model.new_pot(64, 32) for _ in range(rows)] for _ in range(2))
+        for row, pots in enumerate(zip(fast, slow, strict=True)):
+            for pot in pots:
+                model.forward(tokens(5 + row)[None], pot)
+        for turn in range(4):
+            given = [3 + turn + 7 * row for row in range(rows)]
+            model.steps = steps
+            found = stepped(model, fast, given)
+            model.steps = None
+            wanted = stepped(model, slow, given)
+            assert found.shape == (rows, 1, 32)
+            assert float((found - wanted).norm() / wanted.norm()) < 0.02
+        for one, other in zip(fast, slow, strict=True):
+            assert one.fill == other.fill
+            for ours, theirs in zip(one.pot_layers, other.pot_layers, strict=True):
+                assert torch.allclose(ours.keys[:, :, : one.fill], theirs.keys[:, :, : one.fill], atol=0.05)
+                assert torch.equal(ours.source[:, :, : one.fill], theirs.source[:, :, : one.fill])
+
+
+@needs_ggml
+@pytest.mark.parametrize("change", ["another part", "another sum", "another scale", "a parameter", "a norm"])
+def test_a_decoder_that_computes_something_else_has_no_steps(
+    change: str, quantised: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model = load(str(quantised), device="cpu", weights="auto").model
+    layer = model.model.layers[1 if change == "another scale" else 0]
+    if change == "another part":
+        layer.more = torch.nn.Identity()
+    elif change == "another sum":  # what Granite does to what a layer adds
+        whole = type(layer.mlp).forward
+        monkeypatch.setattr(type(layer.mlp), "forward", lambda self, x: 0.5 * whole(self, x))
+    elif change == "another scale":
+        layer.self_attn.scaling *= 2
+    elif change == "a parameter":
+        layer.self_attn.sinks = torch.nn.Parameter(torch.zeros(4))
+    else:
+        model.model.norm = torch.nn.Identity()
+    assert HFModel(model).steps is None

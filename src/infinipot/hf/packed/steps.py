@@ -1,0 +1,168 @@
+"""One token through a decoder on packed weights: everything between two attentions is one graph of ggml's.
+
+A token's products take little time, so that what stands around them (norms, biases, RoPE, sums, each a call
+of its own) would take as much again. Attention stays the pot's. The decoder itself is the obvious twin, and
+decides: a decoder of other parts, or one that computes something else, has no steps.
+"""
+
+from typing import Any, Protocol
+
+import torch
+from torch import Tensor
+
+from infinipot.core.attention import LogitSpec
+from infinipot.hf.packed import ggml
+from infinipot.hf.packed.blocks import Blocks
+from infinipot.hf.packed.ggml import Ggml, Graph
+from infinipot.hf.packed.modules import PackedEmbedding, PackedLinear, PackedMlp, PackedNorm, buffer, padded
+
+HALVES = 2  # ggml's mode of RoPE that turns a head's first half with its second
+BASE = 10_000.0  # of RoPE's frequencies, before the factors that make them the model's own
+PARTS = {"self_attn", "mlp", "input_layernorm", "post_attention_layernorm"}
+PRODUCTS = ("q_proj", "k_proj", "v_proj", "o_proj")
+
+
+class Written(Protocol):
+    """What a pot, or several, are to a layer."""
+
+    def append(self, layer: int, keys: Tensor, values: Tensor) -> tuple[Tensor, Tensor]:
+        """Take new keys and values; return what queries may see."""
+
+    def attend(self, layer: int, queries: Tensor, keys: Tensor, values: Tensor, spec: LogitSpec) -> Tensor:
+        """Return the attention of new queries."""
+
+
+class Steps:
+    """The graphs of a decoder, one before each layer's attention and one after the last."""
+
+    def __init__(self, decoder: Any, kernels: Ggml) -> None:
+        self.decoder, self.kernels = decoder, kernels
+        attention = decoder.layers[0].self_attn
+        self.size, self.scale = int(attention.head_dim), float(attention.scaling)
+        self.widths = [getattr(attention, name).out_features for name in PRODUCTS]
+        self.factor = float(decoder.rotary_emb.attention_scaling)
+        self._graphs: dict[int, list[Graph]] = {}
+
+    @classmethod
+    def of(cls, decoder: Any) -> "Steps | None":
+        """Return the steps of a decoder whose layers are the usual ones, on packed weights."""
+        kernels, layers = ggml.find(), getattr(decoder, "layers", ())
+        ends = getattr(decoder, "embed_tokens", None), getattr(decoder, "norm", None)
+        usual = isinstance(ends[0], PackedEmbedding) and isinstance(ends[1], PackedNorm)
+        usual = usual and all(map(_usual, layers))
+        alike = (
+            len({(one.self_attn.head_dim, one.self_attn.scaling) for one in layers}) == 1 if usual else False
+        )
+        return cls(decoder, kernels) if alike and isinstance(kernels, Ggml) else None
+
+    @torch.no_grad()
+    def run(self, tokens: Tensor, places: Tensor, pot: Written, frequencies: Tensor) -> Tensor:
+        """Write tokens [B, 1] at places [B, 1] into the pot; return their hidden states [B, 1, H]."""
+        rows, size = len(tokens), padded(len(tokens))
+        if size not in self._graphs:
+            self._graphs[size] = [self._graph(size, index) for index in range(len(self.decoder.layers) + 1)]
+        residual, attended, out, where, factors, *heads = self._buffers(size)
+        where[0, :rows] = places.expand(rows, 1)[:, 0]
+        factors[0] = _factors(frequencies)
+        residual[:rows] = self.decoder.embed_tokens(tokens)[:, 0]
+        *before, last = self._graphs[size]
+        for index, graph in enumerate(before):
+            self._compute(graph)
+            queries, keys, values = (one[:rows].view(rows, -1, 1, self.size) for one in heads)
+            seen = pot.append(index, keys, values)
+            attended[:rows] = pot.attend(index, queries, *seen, LogitSpec(self.scale)).reshape(rows, -1)
+        self._compute(last)
+        return out[:rows, None].clone()
+
+    def _compute(self, graph: Graph) -> None:
+        with self.kernels.lock:
+            graph.run()
+
+    def _buffers(self, rows: int) -> list[Tensor]:
+        """What graphs read and write: residual, attention, last output, places, factors, the new heads."""
+        width, (queries, keys, values, _) = self.decoder.embed_tokens.blocks.width, self.widths
+        numbers = [buffer("places", 0, 1, rows, torch.int32), buffer("factors", 0, 1, self.size // 2)]
+        wide = enumerate((width, queries, width, queries, keys, values))
+        found = [buffer("step", number, rows, one) for number, one in wide]
+        return [*found[:3], *numbers, *found[3:]]
+
+    def _graph(self, rows: int, index: int) -> Graph:
+        """Return what is computed between the attentions of the layers `index` - 1 and `index`."""
+        layers, draft = self.decoder.layers, _Draft(self.kernels, rows)
+        residual, attended, out, places, factors, *heads = self._buffers(rows)
+        x = draft.graph.input(residual)
+        if index:
+            layer = layers[index - 1]
+            added = draft.linear(draft.graph.input(attended), layer.self_attn.o_proj)
+            x = draft.graph.apply("ggml_add", x, added, out=draft.wide(residual.shape[1]))
+            added = draft.gated(draft.normed(x, layer.post_attention_layernorm), layer.mlp.weights)
+            x = draft.graph.apply("ggml_add", x, added, out=residual)
+        if index == len(layers):
+            draft.normed(x, self.decoder.norm, out)
+            return draft.graph
+        x, attention = draft.normed(x, layers[index].input_layernorm), layers[index].self_attn
+        where = draft.graph.input(places), draft.graph.input(factors)
+        for name, into, turned in zip(PRODUCTS, heads, (True, True, False), strict=False):
+            made = draft.linear(x, getattr(attention, name), None if turned else into)
+            if turned:
+                apart = draft.graph.split(made, self.size, into.shape[1] // self.size, rows)
+                rope = (*where, self.size, HALVES, 0, BASE, 1.0, 0.0, self.factor, 32.0, 1.0)
+                draft.graph.apply("ggml_rope_ext", apart, *rope, out=into)
+        return draft.graph
+
+
+class _Draft:
+    """A graph in the making; its inner buffers are those of every other one."""
+
+    def __init__(self, kernels: Ggml, rows: int) -> None:
+        self.graph, self.rows, self.used = Graph(kernels), rows, 0
+
+    def wide(self, width: int) -> Tensor:
+        self.used += 1
+        return buffer("inner", self.used, self.rows, width)
+
+    def product(self, x: int, weight: Blocks, out: Tensor | None = None) -> int:
+        tensor = self.graph.tensor(weight.kind, weight.shape, weight.data)
+        return self.graph.apply(
+            "ggml_mul_mat", tensor, x, out=self.wide(weight.shape[0]) if out is None else out
+        )
+
+    def linear(self, x: int, module: PackedLinear, out: Tensor | None = None) -> int:
+        weight, bias = module.shared.weights[module.index], module.bias
+        if bias is None:
+            return self.product(x, weight, out)
+        made, into = self.product(x, weight), self.wide(len(bias)) if out is None else out
+        return self.graph.apply("ggml_add", made, self.graph.input(bias[None].contiguous()), out=into)
+
+    def normed(self, x: int, norm: PackedNorm, out: Tensor | None = None) -> int:
+        width = len(norm.weight)
+        made = self.graph.apply("ggml_rms_norm", x, norm.eps, out=self.wide(width))
+        weight = self.graph.input(norm.weight.data[None].contiguous())
+        return self.graph.apply("ggml_mul", made, weight, out=self.wide(width) if out is None else out)
+
+    def gated(self, x: int, weights: tuple[Blocks, ...]) -> int:
+        gate, up, down = weights
+        bent = self.graph.apply("ggml_silu", self.product(x, gate), out=self.wide(gate.shape[0]))
+        both = self.graph.apply("ggml_mul", bent, self.product(x, up), out=self.wide(gate.shape[0]))
+        return self.product(both, down)
+
+
+def _factors(frequencies: Tensor) -> Tensor:
+    """By what ggml divides its own frequencies to have the model's."""
+    own = BASE ** (-torch.arange(len(frequencies), dtype=torch.float64) / len(frequencies))
+    return (own / frequencies.double()).float()
+
+
+def _usual(layer: Any) -> bool:
+    """Say whether a layer has the usual parts and no others."""
+    if {name for name, _ in layer.named_children()} != PARTS:
+        return False
+    norms = (layer.input_layernorm, layer.post_attention_layernorm)
+    products = [getattr(layer.self_attn, name, None) for name in PRODUCTS]
+    return (
+        isinstance(layer.mlp, PackedMlp)
+        and all(isinstance(norm, PackedNorm) for norm in norms)
+        and all(isinstance(one, PackedLinear) for one in products)
+        and {name for name, _ in layer.self_attn.named_children()} == set(PRODUCTS)
+        and not list(layer.self_attn.parameters(recurse=False))  # such as attention sinks
+    )
