@@ -29,7 +29,7 @@ def buffer(role: str, number: int, rows: int, width: int, dtype: torch.dtype = t
 
 def padded(rows: int) -> int:
     """Return how many rows a graph has for so many: a few graphs serve every number."""
-    return 1 << (rows - 1).bit_length()
+    return rows if rows <= 2 else -(-rows // 4) * 4
 
 
 class Shared:
