@@ -1,4 +1,4 @@
-"""Everything about few bits and speed on one CUDA card, checked and timed in a borrowed half hour.
+"""Everything about few bits and speed on one CUDA card, checked and timed, in parts of a few minutes.
 
     python benchmarks/card.py --out DIR                         all parts, one after the other
     python benchmarks/card.py --parts tests,read,decode --out DIR

@@ -183,6 +183,12 @@ def _eight_bits(says: partial[None]) -> None:
     says("a mean divergence of {:.4f} nats ({:.3f} at most)", *nats)
     eight, full = (found["pots"][bits]["pot_bytes"] / 1e6 for bits in ("8", "16"))
     says("The pot takes {:.1f} MB instead of {:.1f} MB in float32;", eight, full)
+    qwen = document("bits-pots-qwen.json")
+    answers, same = qwen["answer_tokens"], round(qwen["same_likeliest_token"] * qwen["answer_tokens"])
+    kept = 100 * qwen["slots_in_common_after_all_cycles"], same, answers
+    nats = qwen["divergence_mean_nats"], qwen["divergence_most_nats"]
+    words = "{:.1f}% of the slots, {} of {} likeliest tokens, {:.4f} nats ({:.3f} at most)"
+    says(words, *kept, *nats)
 
 
 def _products(says: partial[None]) -> None:

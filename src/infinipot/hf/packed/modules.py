@@ -14,7 +14,7 @@ from infinipot.hf.packed.blocks import Blocks, slices, slowly_unpacked
 from infinipot.hf.packed.ggml import Ggml, Graph
 
 FEW = 64  # tokens up to which ggml's kernels are the faster ones
-PIECE = 1024  # tokens whose wide activations exist at a time
+PIECE = 1088  # tokens whose wide activations exist at a time: half of a usual chunk and its catalyst
 LIKELY = 64  # next tokens whose logits are computed in float32
 _buffers: dict[tuple[str, int, int, int], Tensor] = {}  # of graphs: layers take turns, so they share
 
@@ -125,7 +125,8 @@ class PackedMlp(nn.Module):
         """As the plain module; valid until the next call."""
         rows, kernels = x.shape[:-1].numel(), ggml.find()
         if rows > FEW:
-            return torch.cat([self._many(part) for part in torch.split(x, PIECE, dim=-2)], dim=-2)
+            pieces = x.tensor_split(-(-x.shape[-2] // PIECE), dim=-2)  # even: each of them unpacks everything
+            return torch.cat([self._many(part) for part in pieces], dim=-2)
         if isinstance(kernels, str):
             return self.inner(x)  # type: ignore[no-any-return]  # torch types a module's result so
         size = padded(rows)
