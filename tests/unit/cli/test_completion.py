@@ -27,7 +27,7 @@ def test_commands_options_and_values_are_offered() -> None:
     assert offered("infinipot mo") == ["models"]
     assert "--max-new-tokens" in offered("infinipot ask --max")
     assert offered("infinipot ask --model qw") == ["qwen2.5-coder-1.5b"]
-    assert offered("infinipot ask --recipe h2") == ["h2o"]
+    assert offered("infinipot ask --recipe h2") == ["h2o", "h2o-half"]
     assert "chat" in offered("infinipot ask --format ")
 
 

@@ -127,9 +127,10 @@ def test_together_as_alone(tmp_path: Path) -> None:
     requests += [CompletionRequest("t", "once upon a time", OPTIONS), chat("short", keep=False)]
 
     async def work() -> None:
-        async with serving(tmp_path, slots=1, conversations=0) as (scheduler, _):
+        sizes = {"read_chunk": 512, "conversations": 0}  # chunks of other sizes differ in their last bits
+        async with serving(tmp_path, slots=1, **sizes) as (scheduler, _):
             alone = [await served(scheduler, request) for request in requests]
-        async with serving(tmp_path, slots=3, conversations=0, queue=8) as (scheduler, _):
+        async with serving(tmp_path, slots=3, queue=8, **sizes) as (scheduler, _):
             joint = await asyncio.gather(*(served(scheduler, request) for request in requests))
             assert scheduler.slots.busy == 0
         for (text, events), (same, others) in zip(alone, joint, strict=True):
