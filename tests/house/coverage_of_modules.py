@@ -13,6 +13,7 @@ from pathlib import Path
 from coverage import Coverage
 
 LEAST = 35  # percent of a module's statements
+SOURCE = Path(__file__).resolve().parents[2] / "src"
 
 
 def untested() -> list[str]:
@@ -21,6 +22,8 @@ def untested() -> list[str]:
     coverage.load()
     found = []
     for name in sorted(coverage.get_data().measured_files()):
+        if not Path(name).is_relative_to(SOURCE):  # a module that a test wrote, and that is gone
+            continue
         _, statements, _, missing, _ = coverage.analysis2(name)
         share = 100 if not statements else 100 * (1 - len(missing) / len(statements))
         module = str(Path(name)).rpartition("/infinipot/")[2]
