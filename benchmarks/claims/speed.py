@@ -20,6 +20,7 @@ def claimed(says: Says) -> None:
     _products(partial(says, "docs/adr/0010-products-in-bfloat16-on-a-cpu.md"))
     _memory(says)
     _needs(partial(says, "docs/models.md"))
+    _packed(partial(says, "docs/models.md"))
     _eight_bits(partial(says, "docs/adr/0022-pots-of-8-bits.md"))
 
 
@@ -172,6 +173,15 @@ def _needs(says: partial[None]) -> None:
         says(f"| {size:,} MB | {{:.1f}} GB |", one["peak_memory_bytes"] / GB)
     read = min(row["tokens_read"] for row in rows.values())
     says("while it read some {:,} tokens in a pot of 4,096", round(read, -2))
+
+
+def _packed(says: partial[None]) -> None:
+    for name in ("smollm2", "qwen"):
+        found = document(f"bench-cpu-packed-{name}.json")["side_by_side"]
+        ours = [found[part]["infinipot"]["times_as_fast_as"] for part in ("reading", "decoding")]
+        ratios = [one[peer] for one in ours for peer in ("llama.cpp", "transformers")]
+        cells = "{:.2f} times | {:.2f} | {:.2f} | {:.2f} |"
+        says(f"([raw](results/bench-cpu-packed-{name}.json)) | {cells}", *ratios)
 
 
 def _eight_bits(says: partial[None]) -> None:
