@@ -46,7 +46,7 @@ ENDS = ("[DONE]", "response.completed", "response.incomplete")
 LEAVING, FLAT = 0.1, 0.03
 
 
-class Left(Exception):  # noqa: N818
+class Left(Exception):  # noqa: N818  no error: a sender who leaves on purpose
     """The sender goes away in the middle of a body."""
 
 

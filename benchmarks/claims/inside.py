@@ -76,7 +76,7 @@ def claimed(says: Says) -> None:
 def _rows(task: str) -> list[Any]:
     with tarfile.open(RESULTS / "inside" / "rows.tar.xz") as archive:
         files = [one for one in archive.getmembers() if f"figures-{task}-" in one.name]
-        return [json.load(archive.extractfile(one)) for one in files]  # type: ignore[arg-type]
+        return [json.load(archive.extractfile(one)) for one in files]  # type: ignore[arg-type]  # files, not folders
 
 
 @cache

@@ -76,7 +76,7 @@ def whole(told: dict[str, Any]) -> dict[str, Any]:
             else:
                 cache = torch.empty(subject.entry_bytes * length, dtype=torch.uint8, device=subject.device)
             subject.synchronize()
-        except Exception as error:
+        except Exception as error:  # out of memory has no common type; all else goes on
             if not out_of_memory(error):
                 raise
             why = "out of memory"

@@ -14,7 +14,7 @@ from infinipot.recipes.option import Option
 
 Words = Annotated[list[str] | None, typer.Argument(metavar="COMMAND", help="One command, e.g. models list.")]
 Names = tuple[str, ...]
-SECRET = "api_key"  # never printed  # noqa: S105
+SECRET = "api_key"  # never printed  # noqa: S105  an option's name
 
 
 @with_options(JSON)

@@ -83,7 +83,7 @@ class FixedRows(Rows):
             into, rotation = self.at[:, layer], self.pots[0].pot_layers[layer].rotation
             fresh = (queries, keys, values)
             if len(into) == 2:
-                return fast.attend_rows(*fresh, *into, self.fills, self.slots, spec.scale)  # type: ignore[no-any-return]
+                return fast.attend_rows(*fresh, *into, self.fills, self.slots, spec.scale)  # type: ignore[no-any-return]  # loaded by name
             turn = (rotation.cos, rotation.sin)
             return fast.attend_rounded(*fresh, into, *turn, self.fills, self.slots, spec.scale)  # type: ignore[no-any-return]
         out = []

@@ -43,7 +43,7 @@ def to_host(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
         return dict(tensors)
     with apart_from_capture():
         for device in devices:
-            side = torch.cuda.Stream(device)  # type: ignore[no-untyped-call]
+            side = torch.cuda.Stream(device)  # type: ignore[no-untyped-call]  # torch has no types here
             side.wait_stream(torch.cuda.default_stream(device))
             with torch.cuda.stream(side):
                 tensors = {k: v.cpu() if v.device == device else v for k, v in tensors.items()}
