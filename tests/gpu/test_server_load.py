@@ -44,9 +44,11 @@ async def answer(scheduler: Scheduler, text: str) -> str:
     return "".join(event.text for event in events if isinstance(event, Piece))
 
 
-def serving(work: Callable[[Scheduler], Coroutine[Any, Any, None]], slots: int) -> None:
+def serving(
+    work: Callable[[Scheduler], Coroutine[Any, Any, None]], slots: int, dtype: torch.dtype = torch.float32
+) -> None:
     tokenizer: Any = Letters()
-    engine = Engine("random", "chat", model(), tokenizer, "float32", "0" * 64)
+    engine = Engine("random", "chat", model(dtype), tokenizer, str(dtype), "0" * 64)
     recipe = Recipe.named(capacity=CAPACITY, format="chat", catalyst="general short")
     with tempfile.TemporaryDirectory() as folder:
         settings = Settings(slots=slots, conversations=1)

@@ -22,7 +22,7 @@ from infinipot.errors import ConfigError, ModelError, foreign
 from infinipot.hf import attention
 from infinipot.hf.cache import PotCache
 from infinipot.hf.cuda.modules import FEW as FEW_ON_CARD
-from infinipot.hf.cuda.modules import GroupedHead
+from infinipot.hf.cuda.modules import GroupedHead, unrounded_inputs
 from infinipot.hf.packed.blocks import slices
 from infinipot.hf.packed.modules import FEW, PackedHead
 from infinipot.hf.packed.steps import Steps
@@ -50,7 +50,8 @@ class HFModel:
         self.softcap: float | None = getattr(self.config, "final_logit_softcapping", None)
         self.obstacle = _obstacle(model)
         self.steps: Steps | None = None  # single tokens on packed weights
-        with foreign("this model is not supported"):  # whatever an architecture trips over
+        # whatever an architecture trips over
+        with foreign("this model is not supported"), unrounded_inputs(model):
             self._probe()
 
     def windows(self) -> list[int | None]:

@@ -15,6 +15,11 @@ LEAST_ROWS = 16  # of a product: what the matrix units take
 COLUMNS = 32  # of the output a program computes
 AT_ONCE = 4  # groups that a program reads at a time
 PROGRAMS = 512  # wanted at least, to keep a large chip busy with reading
+ONE_COLUMNS, ONE_AT_ONCE, ONE_PROGRAMS = (
+    64,
+    2,
+    1024,
+)  # the same for one row, which the matrix units would waste
 BLOCK = 32  # rows a program unpacks
 FP8_LARGEST = tl.constexpr(448.0)  # of float8_e4m3fn
 
@@ -65,6 +70,41 @@ def _product(
 
 
 @triton.jit
+def _one_row(
+    x, words, scale, least, out, columns, width, splits,
+    G: tl.constexpr, LEAST: tl.constexpr, N: tl.constexpr, U: tl.constexpr,
+):  # fmt: skip
+    """The same for one row and 4 bits, eight values to a word.
+
+    Four bits below the exponent of 128 are the number 128 + value: no conversion is needed, and 128 times the
+    sum of x is taken away again with the least value.
+    """
+    block, split = tl.program_id(0), tl.program_id(1)
+    column, word = block * N + tl.arange(0, N), tl.arange(0, G // 8)
+    total = tl.zeros((N, G // 8), tl.float32)
+    for first in range(split * U, width // G, splits * U):
+        for step in tl.static_range(U):  # independent of each other: all are read before any has arrived
+            group = first + step
+            known = (column < columns) & (group + 0 * column < width // G)
+            at = group * columns + column
+            held = tl.load(words + at.to(tl.int64)[:, None] * (G // 8) + word, mask=known[:, None], other=0)
+            part, amount = tl.zeros((N, G // 8), tl.float32), tl.zeros((G // 8,), tl.float32)
+            for place in tl.static_range(8):  # byte by byte: first the low half, then the high one
+                from_x = group * G + (place % 2) * (G // 2) + word * 4 + place // 2
+                value = tl.load(x + from_x, mask=from_x < width, other=0.0).to(tl.float32)
+                bits = (held << 16 - 4 * place) if place <= 4 else (held >> 4 * place - 16)
+                part += ((bits & 0x000F0000) | 0x43000000).to(tl.float32, bitcast=True) * value[None, :]
+                amount += value
+            size = tl.load(scale + at, mask=known, other=0.0).to(tl.float32)
+            low_end = -128.0 * size
+            if LEAST:
+                low_end += tl.load(least + at, mask=known, other=0.0).to(tl.float32)
+            total += part * size[:, None] + low_end[:, None] * amount[None, :]
+    to = out + split * columns + column
+    tl.store(to, tl.sum(total, 1).to(out.dtype.element_ty), mask=column < columns)
+
+
+@triton.jit
 def _sum(parts, out, size, splits, N: tl.constexpr):
     """The sum of all splits' parts."""
     at = tl.program_id(0) * N + tl.arange(0, N)
@@ -78,15 +118,25 @@ def _sum(parts, out, size, splits, N: tl.constexpr):
 def product(x: Tensor, data: Tensor, scale: Tensor, least: Tensor | None, group: int) -> Tensor:
     """x [rows, K] times a grouped weight [N, K], for few rows. Oracle: `Grouped.unpacked` and a product."""
     rows, width = x.shape
-    columns, blocks = data.shape[1], triton.cdiv(data.shape[1], COLUMNS)
-    splits = max(1, min(8, PROGRAMS // blocks, width // group // AT_ONCE))
+    columns, four = data.shape[1], data.dtype == torch.uint8
+    alone = rows == 1 and four
+    own, at_once, programs = (
+        (ONE_COLUMNS, ONE_AT_ONCE, ONE_PROGRAMS) if alone else (COLUMNS, AT_ONCE, PROGRAMS)
+    )
+    blocks = triton.cdiv(columns, own)
+    splits = max(1, min(8, programs // blocks, width // group // at_once))
     out = torch.empty(rows, columns, dtype=x.dtype, device=x.device)
     parts = out if splits == 1 else torch.empty(splits, rows, columns, dtype=torch.float32, device=x.device)
-    _product[(blocks, splits)](
-        x.contiguous(), data, scale, scale if least is None else least, parts, rows, columns, width, splits,
-        G=group, FOUR=data.dtype == torch.uint8, LEAST=least is not None,
-        R=max(LEAST_ROWS, triton.next_power_of_2(rows)), N=COLUMNS, U=AT_ONCE, num_warps=4,
-    )  # fmt: skip
+    x, ends = x.contiguous(), scale if least is None else least
+    kinds = {"G": group, "LEAST": least is not None, "N": own, "U": at_once, "num_warps": 4}
+    if alone:
+        words = data.view(torch.int32)
+        _one_row[(blocks, splits)](x, words, scale, ends, parts, columns, width, splits, **kinds)
+    else:
+        _product[(blocks, splits)](
+            x, data, scale, ends, parts, rows, columns, width, splits,
+            FOUR=four, R=max(LEAST_ROWS, triton.next_power_of_2(rows)), **kinds,
+        )  # fmt: skip
     if splits > 1:
         _sum[(triton.cdiv(out.numel(), 512),)](parts, out, out.numel(), splits, N=512, num_warps=4)
     return out

@@ -213,23 +213,6 @@ def _rounded_pieces(
     member, half, column = tl.arange(0, R), tl.arange(0, D // 2), tl.arange(0, D)
     low, high = tl.load(offset + half)[None, :], tl.load(offset + D // 2 + half)[None, :]
     kind = queries.dtype.element_ty
-    if (filled >= piece * P) & (filled < (piece + 1) * P) & (filled < slots):
-        one = tl.arange(0, 1)
-        new_c, new_s = _angles(cos, sin, filled + one, one == 0, half, D)
-        new_a = tl.load(fresh_keys + row * D + half).to(tl.float32)[None, :]
-        new_b = tl.load(fresh_keys + row * D + D // 2 + half).to(tl.float32)[None, :]
-        turned_a = new_a * new_c + new_b * new_s - low
-        turned_b = new_b * new_c - new_a * new_s - high
-        key_size = tl.maximum(tl.max(tl.abs(turned_a), 1), tl.max(tl.abs(turned_b), 1)) / LARGEST
-        to = (filled + one)[:, None] * D
-        tl.store(keys + to + half, _rounded(turned_a, key_size))
-        tl.store(keys + to + D // 2 + half, _rounded(turned_b, key_size))
-        tl.store(key_scale + filled + one, key_size)
-        new_value = tl.load(fresh_values + row * D + column).to(tl.float32)[None, :]
-        value_size = tl.max(tl.abs(new_value), 1) / LARGEST
-        tl.store(values + to + column, _rounded(new_value, value_size))
-        tl.store(value_scale + filled + one, value_size)
-        tl.debug_barrier()
     asks = (row * G + member)[:, None] * D + half
     known = (member < G)[:, None]
     ask_a = tl.load(queries + asks, mask=known, other=0.0).to(tl.float32)
@@ -241,28 +224,51 @@ def _rounded_pieces(
     for start in range(0, P, N):
         first = piece * P + start
         place = first + tl.arange(0, N)
-        seen = (place <= filled) & (place < slots)
+        seen = (place < filled) & (place < slots)
         # No slot of a pot lies beyond its tables, but a last block may begin there.
         far = tl.minimum(first, slots) * (D // 2) + half
         far_c, far_s = tl.load(cos + far)[None, :], tl.load(sin + far)[None, :]
         query_a = (ask_a * far_c + ask_b * far_s).to(kind)
         query_b = (ask_b * far_c - ask_a * far_s).to(kind)
         at = place[:, None] * D + half
-        size = tl.load(key_scale + place, mask=seen, other=0.0)[:, None]
-        a = tl.load(keys + at, mask=seen[:, None], other=0).to(tl.float32) * size + low
-        b = tl.load(keys + at + D // 2, mask=seen[:, None], other=0).to(tl.float32) * size + high
+        key_size = tl.load(key_scale + place, mask=seen, other=0.0)[:, None]
+        a = tl.load(keys + at, mask=seen[:, None], other=0).to(tl.float32) * key_size + low
+        b = tl.load(keys + at + D // 2, mask=seen[:, None], other=0).to(tl.float32) * key_size + high
         logits = tl.dot(query_a, tl.trans((a * near_c - b * near_s).to(kind)))
         logits += tl.dot(query_b, tl.trans((b * near_c + a * near_s).to(kind)))
         logits = tl.where(seen[None, :], logits * scale, float("-inf"))
-        higher = tl.maximum(top, tl.max(logits, 1))
-        base = tl.where(higher == float("-inf"), 0.0, higher)
-        share = tl.exp(logits - base[:, None])
-        fade = tl.exp(top - base)
+        best = tl.maximum(top, tl.max(logits, 1))
+        base = tl.where(best == float("-inf"), 0.0, best)
+        shares = tl.exp(logits - base[:, None])
+        past = tl.exp(top - base)
         value = tl.load(values + place[:, None] * D + column, mask=seen[:, None], other=0)
-        size = tl.load(value_scale + place, mask=seen, other=0.0)
-        out = out * fade[:, None] + tl.dot((share * size[None, :]).to(kind), value.to(kind))
-        total = total * fade + tl.sum(share, 1)
+        value_size = tl.load(value_scale + place, mask=seen, other=0.0)
+        out = out * past[:, None] + tl.dot((shares * value_size[None, :]).to(kind), value.to(kind))
+        total = total * past + tl.sum(shares, 1)
+        top = best
+    if (filled >= piece * P) & (filled < (piece + 1) * P) & (filled < slots):
+        # The new entry is attended to as it is, at its own position, and rounded for later.
+        new_a = tl.load(fresh_keys + row * D + half).to(tl.float32)[None, :]
+        new_b = tl.load(fresh_keys + row * D + D // 2 + half).to(tl.float32)[None, :]
+        new_value = tl.load(fresh_values + row * D + column).to(tl.float32)[None, :]
+        logit = tl.sum(ask_a * new_a + ask_b * new_b, 1) * scale
+        higher = tl.maximum(top, logit)
+        share, fade = tl.exp(logit - higher), tl.exp(top - higher)
+        out = out * fade[:, None] + share[:, None] * new_value
+        total = total * fade + share
         top = higher
+        one = tl.arange(0, 1)
+        new_c, new_s = _angles(cos, sin, filled + one, one == 0, half, D)
+        turned_a = new_a * new_c + new_b * new_s - low
+        turned_b = new_b * new_c - new_a * new_s - high
+        size = tl.maximum(tl.max(tl.abs(turned_a), 1), tl.max(tl.abs(turned_b), 1)) / LARGEST
+        to = (filled + one)[:, None] * D
+        tl.store(keys + to + half, _rounded(turned_a, size))
+        tl.store(keys + to + D // 2 + half, _rounded(turned_b, size))
+        tl.store(key_scale + filled + one, size)
+        size = tl.max(tl.abs(new_value), 1) / LARGEST
+        tl.store(values + to + column, _rounded(new_value, size))
+        tl.store(value_scale + filled + one, size)
     kept = (row * tl.num_programs(1) + piece) * R + member
     tl.store(sums + kept[:, None] * D + column, out)
     tl.store(tops + kept, top)

@@ -1,5 +1,6 @@
 """What a server will do again and again, done before it serves: compiled, captured, its memory measured."""
 
+import logging
 from collections.abc import Callable, Sequence
 
 from infinipot.core.cuda.graphs import Graphs
@@ -14,6 +15,8 @@ STEPS = 4  # of decoding: a plain one, one that is captured, and two that are re
 WIDEST = Generation(16 * STEPS, temperature=1.0, top_p=0.5, logprobs=20)  # what takes most memory a token
 MOST_GRAPHS = 32  # of reading: one for every place in a cycle where a chunk may begin, and some to spare
 CAPTURE_LATER = 16  # times a cycle with another catalyst comes before all wait for its capture
+
+log = logging.getLogger(__name__)
 
 
 def touch(reader: Reader) -> None:
@@ -56,6 +59,7 @@ def warm_up(readers: Sequence[Reader], at_once: int, given_up: Callable[[], bool
 
 def _read(reader: Reader, size: int, given_up: Callable[[], bool]) -> bool:
     """Read two full cycles and a steady one, the last to be captured, and answer a little."""
+    log.info("getting ready: texts in chunks of %d tokens", size)
     vocabulary, capacity = reader.model.vocabulary, reader.config.capacity
     cycles = 2 if reader.session.graphs is None else 4
     tokens = [index % vocabulary for index in range(1, cycles * capacity)]
@@ -73,6 +77,7 @@ def _answer(readers: Sequence[Reader], captures: bool, given_up: Callable[[], bo
     sequences = [reader.sequence([1, 2, 3], WIDEST) for reader in readers]
     fewer = [1 << power for power in range(len(readers).bit_length()) if 1 << power < len(readers)]
     for count in [len(readers), *reversed(fewer if captures else [])]:
+        log.info("getting ready: %d answers at once", count)
         batch = DecodeBatch(sequences[:count])
         for _ in range(STEPS):
             if given_up():
