@@ -9,7 +9,8 @@ from collections.abc import Sequence as Several
 import torch
 from torch import Tensor
 
-from infinipot.reading.sampling import on_device, sample_rows
+from infinipot.core.cuda.capturing import to_device
+from infinipot.reading.sampling import sample_rows
 from infinipot.reading.sequence import Sequence, TokenScore
 
 
@@ -52,15 +53,12 @@ def _allowed(sequences: Several[Sequence], logits: Tensor) -> Tensor:
     size = logits.shape[-1]
     free = torch.ones(size, dtype=torch.bool)
     rows = [free if one.constraint is None else one.constraint.allowed(size) for one in sequences]
-    allowed = torch.stack(rows)
-    if logits.device.type == "cuda":
-        allowed = allowed.pin_memory()
-    return logits.masked_fill(~allowed.to(logits.device, non_blocking=True), -torch.inf)
+    return logits.masked_fill(~to_device(torch.stack(rows), logits.device), -torch.inf)
 
 
 def _scores(logits: Tensor, tokens: Tensor, counts: dict[int, int]) -> tuple[Tensor, Tensor, Tensor]:
     """Of rows that ask: log probabilities of their tokens [n], values and ids [n, k] of the likeliest."""
-    rows = on_device(list(counts), logits.device)
+    rows = to_device(torch.tensor(list(counts)), logits.device)
     shares = torch.log_softmax(logits[rows].float(), -1)
     values, ids = shares.topk(min(max(counts.values()), shares.shape[-1]))
     return shares.gather(1, tokens[rows][:, None])[:, 0], values, ids

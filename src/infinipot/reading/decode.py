@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 
 from infinipot.common.out_of_memory import out_of_memory
+from infinipot.core.cuda.capturing import to_device
 from infinipot.core.cuda.graphs import Graphs
 from infinipot.core.pot import Pot
 from infinipot.core.rows import FixedRows, Rows
@@ -77,8 +78,7 @@ class StepGroup:
         columns = [_addresses(pot) for pot in self.pots]
         columns += columns[:1] * padding
         state = torch.cat((torch.tensor(numbers).T, torch.stack(columns, dim=1)))
-        device = self.pots[0].pot_layers[0].keys.device
-        return state.pin_memory().to(device, non_blocking=True) if device.type == "cuda" else state
+        return to_device(state, self.pots[0].pot_layers[0].keys.device)
 
     @torch.no_grad()
     def step(self, tokens: Tensor) -> list[Written]:

@@ -68,10 +68,6 @@ class Constraint:
         self._stops, self._control = sorted(tokenizer.stop_ids), sorted(tokenizer.control_ids)
         self.problem = ""  # why the grammar could not be followed to its end
 
-    def masked(self, logits: Tensor) -> Tensor:
-        """Return the logits [1, V] with those of tokens that the grammar does not allow at minus infinity."""
-        return logits.masked_fill(~self.allowed(logits.shape[-1]).to(logits.device), -torch.inf)
-
     def allowed(self, vocabulary: int) -> Tensor:
         """Say which tokens [V] may come next, on the host.
 

@@ -14,6 +14,7 @@ from itertools import pairwise
 import torch
 from torch import Tensor
 
+from infinipot.core.cuda.capturing import to_device
 from infinipot.core.pot import Pot
 from infinipot.core.state import State, damaged
 from infinipot.text.detokenize import Detokenizer
@@ -166,9 +167,7 @@ def _still_held(places: Tensor, columns: Iterable[Column]) -> Tensor:
     for source, _ in columns:
         if not found.numel():
             found = torch.zeros(count + 1, dtype=torch.bool, device=source.device)
-            places = (places.pin_memory() if source.device.type == "cuda" else places).to(
-                source.device, non_blocking=True
-            )
+            places = to_device(places, source.device)
         held = source.to(found.device).flatten().contiguous()
         at = torch.searchsorted(places, held).clamp(max=max(0, count - 1))
         known = places[at] == held if count else torch.zeros_like(held, dtype=torch.bool)

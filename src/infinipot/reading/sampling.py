@@ -6,6 +6,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from infinipot.core.cuda.capturing import to_device
 from infinipot.errors import check
 from infinipot.reading.grammar import Grammar
 
@@ -35,20 +36,8 @@ class Generation:
         return source
 
 
-def sample(
-    logits: Tensor, temperature: float = 0.0, generator: torch.Generator | None = None, top_p: float = 1.0
-) -> Tensor:
-    """Pick a token for each row of logits [B, V] -> [B]; temperature 0 takes the likeliest."""
-    if temperature <= 0:
-        return logits.argmax(-1)
-    shares = _shares(logits, torch.full((len(logits),), temperature, device=logits.device))
-    if top_p < 1:
-        shares = _likeliest(shares, torch.full((len(logits),), top_p, device=logits.device))
-    return torch.multinomial(shares, 1, generator=generator)[:, 0]
-
-
 def sample_rows(logits: Tensor, wanted: Sequence[Generation], noise: Callable[[int], Tensor]) -> Tensor:
-    """Pick a token for each row of logits [N, V] -> [N], as `sample` does row by row, in few launches.
+    """Pick a token for each row of logits [N, V] -> [N], in few launches; temperature 0 takes the likeliest.
 
     `noise(row)` is [1, V] of the row's own random source, exponentially distributed: `multinomial` divides
     shares by such noise too, and takes the largest.
@@ -56,21 +45,16 @@ def sample_rows(logits: Tensor, wanted: Sequence[Generation], noise: Callable[[i
     drawn = [row for row, one in enumerate(wanted) if one.temperature > 0]
     if not drawn:
         return logits.argmax(-1)
-    every, device = len(drawn) == len(wanted), logits.device
-    rows = on_device(drawn, device)
-    heat = on_device([wanted[row].temperature for row in drawn], device)
+    every = len(drawn) == len(wanted)
+    rows = to_device(torch.tensor(drawn), logits.device)
+    heat = to_device(torch.tensor([wanted[row].temperature for row in drawn]), logits.device)
     shares = _shares(logits if every else logits[rows], heat)
     if cut := [at for at, row in enumerate(drawn) if wanted[row].top_p < 1]:
-        some, most = on_device(cut, device), on_device([wanted[drawn[at]].top_p for at in cut], device)
+        some = to_device(torch.tensor(cut), logits.device)
+        most = to_device(torch.tensor([wanted[drawn[at]].top_p for at in cut]), logits.device)
         shares[some] = _likeliest(shares[some], most)
     tokens = (shares / torch.cat([noise(row) for row in drawn])).argmax(-1)
     return tokens if every else logits.argmax(-1).index_copy(0, rows, tokens)
-
-
-def on_device(values: Sequence[int] | Sequence[float], device: torch.device) -> Tensor:
-    """Numbers on a device, without waiting for it."""
-    made = torch.tensor(values)
-    return made.pin_memory().to(device, non_blocking=True) if device.type == "cuda" else made.to(device)
 
 
 def _shares(logits: Tensor, temperature: Tensor) -> Tensor:

@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from infinipot.core.config import PotConfig, ReadingMode
+from infinipot.core.cuda.capturing import to_device
 from infinipot.core.cuda.graphs import Graphs, cycle_obstacle, decode_obstacle
 from infinipot.core.distill import distill
 from infinipot.core.pot import Pot
@@ -146,7 +147,8 @@ class PotSession:
         be `scored`: a final answer's. Without a budget |C| slots are left.
         """
         plan = self._plan(len(tokens), distil, recent, budget or self.config.kept, scored)
-        ids = self._ids([*tokens, *(self.catalyst if distil else [])])
+        written = torch.tensor([[*tokens, *(self.catalyst if distil else [])]], dtype=torch.long)
+        ids = to_device(written, self.model.device)
         inputs = [ids] if self.state.last_hidden is None else [ids, self.state.last_hidden]
         if self.graphs is None or self.recording is not None or not plan.is_long:
             hidden = self._plainly(plan, inputs)
@@ -220,13 +222,6 @@ class PotSession:
         if self.policy is not None:
             observer = self.recording.cycle if self.recording else None
             distill(self.pot, self.policy, budget, self.config.opening, recent, observer)
-
-    def _ids(self, tokens: list[int]) -> Tensor:
-        """Tokens [1, n] on the device, without waiting for it."""
-        ids = torch.tensor([tokens], dtype=torch.long)
-        if self.model.device.type != "cuda":
-            return ids.to(self.model.device)
-        return ids.pin_memory().to(self.model.device, non_blocking=True)
 
     def _novelty(self, hidden: Tensor, tokens: Tensor, last: Tensor | None) -> Tensor:
         """Novelty [B, n] of tokens; the very first has no past, so every token was equally likely."""

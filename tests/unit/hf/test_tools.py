@@ -57,9 +57,9 @@ def test_added_tokens_that_are_text_are_text_to_a_grammar() -> None:
     (mark,) = made.encode("<tool_call>")
     vocabulary = len(made.inner)
     constraint = Grammar.lark(r"start: /\n?<tool_call>x/").constraint(made, vocabulary)
-    assert constraint.masked(torch.zeros(1, vocabulary))[0, mark].isfinite()
+    assert constraint.allowed(vocabulary)[mark]
     constraint.take(mark)
-    allowed = constraint.masked(torch.zeros(1, vocabulary))[0].isfinite()
+    allowed = constraint.allowed(vocabulary)
     assert {made.decode([token]) for token in torch.nonzero(allowed)[:, 0].tolist()} == {"x"}
     assert not constraint.problem
 
@@ -71,6 +71,6 @@ def test_no_control_token_is_part_of_a_string() -> None:
     constraint = Grammar.json({"type": "string"}).constraint(made, vocabulary)
     for token in made.encode('"'):
         constraint.take(token)
-    allowed = constraint.masked(torch.zeros(1, vocabulary))[0].isfinite()
+    allowed = constraint.allowed(vocabulary)
     assert allowed.any()
     assert not allowed[sorted(made.control_ids)].any()

@@ -84,8 +84,8 @@ def test_the_mask_is_what_the_grammar_allows() -> None:
     constraint = Grammar.json({"enum": ["a"]}).constraint(TOKENIZER, MODEL.vocabulary)
     seen = ""
     while True:
-        masked = constraint.masked(torch.zeros(1, MODEL.vocabulary))
-        (token,) = torch.nonzero(masked[0].isfinite())[:, 0].tolist()  # one way only
+        allowed = constraint.allowed(MODEL.vocabulary)
+        (token,) = torch.nonzero(allowed)[:, 0].tolist()  # one way only
         if token == END:
             break
         constraint.take(token)
@@ -97,8 +97,8 @@ def test_the_mask_is_what_the_grammar_allows() -> None:
 def test_a_token_that_the_grammar_refuses_ends_the_answer_with_a_reason() -> None:
     constraint = Grammar.json({"enum": ["a"]}).constraint(TOKENIZER, MODEL.vocabulary)
     constraint.take(ord("x"))
-    masked = constraint.masked(torch.zeros(1, MODEL.vocabulary))
-    assert torch.nonzero(masked[0].isfinite())[:, 0].tolist() == [END]
+    allowed = constraint.allowed(MODEL.vocabulary)
+    assert torch.nonzero(allowed)[:, 0].tolist() == [END]
     assert constraint.problem
 
 
@@ -127,26 +127,26 @@ def test_a_list_is_no_schema() -> None:
 def test_any_object_and_spaces_that_end() -> None:
     constraint = Grammar.json().constraint(TOKENIZER, MODEL.vocabulary)
     for token in TOKENIZER.encode('{\n    "a": [1, {"b": null}]'):
-        assert constraint.masked(torch.zeros(1, MODEL.vocabulary))[0, token].isfinite()
+        assert constraint.allowed(MODEL.vocabulary)[token]
         constraint.take(token)
     constraint.take(ord(" "))
-    assert not constraint.masked(torch.zeros(1, MODEL.vocabulary))[0, ord(" ")].isfinite()
+    assert not constraint.allowed(MODEL.vocabulary)[ord(" ")]
 
 
 @pytest.mark.parametrize("text", ['{"a":1,"b":[1,2]}', '{ "a" : 1 }', '{\n  "a": [\n    1,\n    2\n  ]\n}'])
 def test_json_may_be_written_in_the_usual_ways(text: str) -> None:
     constraint = Grammar.json().constraint(TOKENIZER, MODEL.vocabulary)
     for token in TOKENIZER.encode(text):
-        assert constraint.masked(torch.zeros(1, MODEL.vocabulary))[0, token].isfinite()
+        assert constraint.allowed(MODEL.vocabulary)[token]
         constraint.take(token)
-    assert constraint.masked(torch.zeros(1, MODEL.vocabulary))[0, END].isfinite()
+    assert constraint.allowed(MODEL.vocabulary)[END]
 
 
 def test_many_optional_properties() -> None:
     schema = {"type": "object", "properties": {f"p{k}": {"type": "string"} for k in range(300)}}
     constraint = Grammar.json(schema).constraint(TOKENIZER, MODEL.vocabulary)
     for token in TOKENIZER.encode('{"p1": "x", "p299": "y"'):
-        constraint.masked(torch.zeros(1, MODEL.vocabulary))
+        constraint.allowed(MODEL.vocabulary)
         constraint.take(token)
     assert not constraint.problem
 

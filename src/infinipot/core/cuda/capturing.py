@@ -36,6 +36,11 @@ def unless_capturing() -> Iterator[bool]:
             _lock.release()
 
 
+def to_device(tensor: Tensor, device: torch.device) -> Tensor:
+    """Copy a tensor of the host to a device, without waiting for what the device has been given to do."""
+    return tensor.pin_memory().to(device, non_blocking=True) if device.type == "cuda" else tensor.to(device)
+
+
 def to_host(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
     """Return copies on the host, made by any thread while the model goes on with something else."""
     devices = {tensor.device for tensor in tensors.values() if tensor.device.type == "cuda"}
