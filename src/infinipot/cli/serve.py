@@ -3,8 +3,6 @@
 import importlib
 import logging
 import sys
-from dataclasses import replace
-from typing import Any
 
 from infinipot.cli import given as g
 from infinipot.cli.expand import Given, with_options, worded
@@ -23,8 +21,7 @@ def serve(*, given: Given) -> None:
 
 def run_server(settings: Settings, given: Given) -> None:
     """Load the model and serve it until the process is told to stop."""
-    from infinipot.recipes.recipe import Recipe
-    from infinipot.server.lifecycle import build_app, listen, serve
+    from infinipot.server.lifecycle import build_app, engine_and_recipe, listen, serve
     from infinipot.store import open_store
 
     logging.basicConfig(level=logging.WARNING, format="%(asctime)s %(message)s", stream=sys.stderr)
@@ -32,13 +29,6 @@ def run_server(settings: Settings, given: Given) -> None:
     log.setLevel(logging.INFO)
     for warning in settings.warnings():
         log.warning("WARNING: %s", worded(warning))
-    sizes: dict[str, Any] = {
-        "capacity": settings.capacity,
-        "recall": settings.recall,
-        "pot_bits": settings.pot_bits,
-    }
-    recipe = Recipe.named(settings.recipe, **sizes)
     taken, store = listen(settings), open_store(settings.store)
-    engine = g.open_engine(given, fused=True)
-    served = replace(recipe, format=settings.format or engine.dialogue_format)
-    serve(build_app(settings, engine, served, store), taken)
+    served = engine_and_recipe(settings, lambda: g.open_engine(given, fused=True))
+    serve(build_app(settings, *served, store), taken)

@@ -38,7 +38,6 @@ class Option:
     shown: str = ""  # the default in words
     metavar: str = ""
     short: str = ""  # a second, one-letter name
-    variable: str = ""  # the environment variable that may hold the value, where its name is another
     many: bool = False  # may be given again for several values
     share: bool = False  # a number between 0 and 1 is a share of the capacity
     words: tuple[tuple[str, Any], ...] = ()  # that stand for a value
@@ -48,7 +47,7 @@ class Option:
     @property
     def in_environment(self) -> str:
         """The environment variable that may hold the value."""
-        return self.variable or f"INFINIPOT_{self.name.upper()}"
+        return f"INFINIPOT_{self.name.upper()}"
 
     def listed(self, group: str) -> Self:
         """Return the same option where a grid takes several values: one text with commas between."""

@@ -4,7 +4,9 @@ import asyncio
 import logging
 import socket
 import sys
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from types import FrameType
 
 import h11
@@ -13,6 +15,7 @@ from fastapi import FastAPI
 from sse_starlette.sse import AppStatus
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
+from infinipot.common.atomic_files import reason
 from infinipot.engine import Engine
 from infinipot.errors import ConfigError
 from infinipot.recipes.recipe import Recipe
@@ -41,9 +44,17 @@ def listen(settings: Settings) -> socket.socket:
         taken.bind(address)
     except OSError as error:
         where = f"{settings.host or 'any address'}, port {settings.port}"
-        problem = f"cannot listen on {where} ({(error.strerror or str(error)).lower()})"
+        problem = f"cannot listen on {where} ({reason(error)})"
         raise ConfigError(problem, field="port", remedy="use another `port` or `host`") from error
     return taken
+
+
+def engine_and_recipe(settings: Settings, load: Callable[[], Engine]) -> tuple[Engine, Recipe]:
+    """Check the recipe of the settings, then load the model; its prompts are laid out as conversations."""
+    sizes = {"capacity": settings.capacity, "recall": settings.recall, "pot_bits": settings.pot_bits}
+    recipe = Recipe.named(settings.recipe, **sizes)  # type: ignore[arg-type]  # a capacity is never None
+    engine = load()
+    return engine, replace(recipe, format=settings.format or engine.dialogue_format)
 
 
 def build_app(

@@ -4,7 +4,7 @@ import importlib
 import logging
 import os
 from collections.abc import Callable, Mapping
-from dataclasses import replace
+from functools import partial
 from typing import Any
 
 from fastapi import FastAPI
@@ -13,22 +13,16 @@ from ray import serve
 from infinipot.engine import Engine, open_engine
 from infinipot.errors import ConfigError
 from infinipot.recipes.recipe import Recipe
-from infinipot.server.lifecycle import build_app
+from infinipot.server.lifecycle import build_app, engine_and_recipe
 from infinipot.server.settings import Settings
 from infinipot.store import open_store
 
 
 def build(settings: Settings) -> tuple[Engine, Recipe]:
     """Load the model of the settings, and the recipe it is served with."""
-    sizes: dict[str, Any] = {
-        "capacity": settings.capacity,
-        "recall": settings.recall,
-        "pot_bits": settings.pot_bits,
-    }
-    recipe = Recipe.named(settings.recipe, **sizes)
     where = settings.model, settings.device, settings.dtype
-    engine = open_engine(*where, weights=settings.weights, threads=settings.threads)
-    return engine, replace(recipe, format=settings.format or engine.dialogue_format)
+    load = partial(open_engine, *where, weights=settings.weights, threads=settings.threads)
+    return engine_and_recipe(settings, load)
 
 
 def make_app(variables: Mapping[str, str]) -> FastAPI:

@@ -10,11 +10,9 @@ from pathlib import Path
 from typing import Any, Self
 from urllib.parse import urlsplit
 
-from infinipot.core.config import DEFAULT_CAPACITY
 from infinipot.errors import ConfigError
-from infinipot.models.catalog import DEFAULT_MODEL
-from infinipot.recipes.option import Option
-from infinipot.recipes.options import DEVICE, DIALOGUE, DTYPE, FORMAT, MODEL, SIZES, THREADS, WEIGHTS
+from infinipot.recipes import options
+from infinipot.recipes.option import Kind, Option
 from infinipot.text.tokenizer import Format
 
 MIB = 2**20
@@ -23,13 +21,9 @@ LEAST_KEY = 16  # characters below which a key can be guessed
 GUESSED = f"a key of {{}} characters can be guessed: use {LEAST_KEY} or more, as of `openssl rand -hex 32`"
 OPEN = "ANYONE who can reach {} can use this server and its pots: give `api_key`, or leave out `host`"
 POTS, ACCESS, BOUNDS = "Pots", "Who may come", "Bounds"
-RECALL = replace(SIZES["recall"], group=POTS, least=0, metavar="TOKENS", words=())
-POT_BITS = replace(SIZES["pot_bits"], group=POTS)
 _SLOWER = "How many times as long tokens of answers may take while texts are read: more reads faster."
 _CHUNK = "Tokens read between two tokens of others, always so many; without it as `slowdown` allows."
-READ_CHUNK = Option("", int, None, _CHUNK, POTS, least=16, shown="what slowdown allows")
 _ORIGIN = "Page that may ask from a browser, such as https://app.example; repeat it, or use commas."
-ORIGIN = Option("", str, None, _ORIGIN, ACCESS, many=True, metavar="ORIGIN")
 TEMPORARY = Path(tempfile.gettempdir())
 
 
@@ -96,36 +90,42 @@ def _origins(texts: Iterable[str]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(found))
 
 
-def _set(default: Any, group: str, help: str, **more: Any) -> Any:
-    """A field with its declaration; an option's name and variable follow from the field's name."""
-    kind = str if default is None else Path if isinstance(default, Path) else type(default)
-    return field(default=default, metadata={"option": Option("", kind, default, help, group, **more)})
+def _same(option: Option, group: str = POTS, **other: Any) -> Any:
+    """A field declared as an option of other commands, but for what is `other` here."""
+    made = replace(option, group=group, **other)
+    return field(default=() if made.many else made.default, metadata={"option": made})
+
+
+def _set(default: Any, group: str, help: str, kind: Kind = str, **more: Any) -> Any:
+    """A field with a declaration of its own; `kind` is its type where the default is None."""
+    kind = kind if default is None else Path if isinstance(default, Path) else type(default)
+    return _same(Option("", kind, default, help), group, **more)
 
 
 @dataclass(frozen=True)
 class Settings:
     """One server's settings."""
 
-    model: str = _set(DEFAULT_MODEL, POTS, MODEL.help, short="m")
-    recipe: str = _set("infinipot", POTS, "Method that bounds memory.", short="r")
-    capacity: int = _set(DEFAULT_CAPACITY, POTS, "KV entries per layer and head of a pot.")
-    pot_bits: int | None = field(default=None, metadata={"option": POT_BITS})
-    recall: int | None = field(default=None, metadata={"option": RECALL})
-    format: Format | None = _set(None, POTS, FORMAT.help, choices=FORMAT.choices, shown=DIALOGUE)  # noqa: RUF009
+    model: str = _same(options.MODEL)
+    recipe: str = _same(options.RECIPE, help="Method that bounds memory.")
+    capacity: int = _same(options.SIZES["capacity"], help="KV entries per layer and head of a pot.")
+    pot_bits: int | None = _same(options.SIZES["pot_bits"])
+    recall: int | None = _same(options.SIZES["recall"], least=0, metavar="TOKENS", words=())
+    format: Format | None = _same(options.FORMAT, shown=options.DIALOGUE)  # noqa: RUF009
     slots: int = _set(2, POTS, "Requests served at the same time.", least=1)
     conversations: int = _set(2, POTS, "Conversations kept for their next turn, beside the slots.", least=0)
     queue: int = _set(32, POTS, "Requests that may wait; more get 429.", least=0)
     slowdown: float = _set(2.5, POTS, _SLOWER, least=1.1)
-    read_chunk: int | None = field(default=None, metadata={"option": READ_CHUNK})
-    store: str | None = _set(None, POTS, "Folder or fsspec address of kept pots.", shown="your own")
-    device: str = _set("auto", POTS, DEVICE.help)
-    dtype: str = _set("auto", POTS, DTYPE.help)
-    weights: str = _set("auto", POTS, WEIGHTS.help, choices=WEIGHTS.choices)
-    threads: int | None = field(default=None, metadata={"option": replace(THREADS, group=POTS)})
+    read_chunk: int | None = _set(None, POTS, _CHUNK, int, least=16, shown="what slowdown allows")
+    store: str | None = _same(options.STORE, help="Folder or fsspec address of kept pots.")
+    device: str = _same(options.DEVICE)
+    dtype: str = _same(options.DTYPE)
+    weights: str = _same(options.WEIGHTS)
+    threads: int | None = _same(options.THREADS)
     host: str = _set("127.0.0.1", ACCESS, "Address to listen on; 0.0.0.0 is every one.")
     port: int = _set(8000, ACCESS, "Port to listen on; 0 is any that is free.", least=0, most=65_535)
     keys: Keys = field(default_factory=Keys)
-    allow_origin: tuple[str, ...] = field(default=(), metadata={"option": ORIGIN})
+    allow_origin: tuple[str, ...] = _set(None, ACCESS, _ORIGIN, many=True, metavar="ORIGIN")
     max_body: int = _set(8 * MIB, BOUNDS, "Bytes of a JSON request.", least=1024)
     max_upload: int = _set(4096 * MIB, BOUNDS, "Bytes of an upload.", least=1024)
     max_uploads: int = _set(4, BOUNDS, "Uploads received at the same time.", least=1)
@@ -157,11 +157,11 @@ class Settings:
         """Return the settings that `INFINIPOT_*` variables say, for where there is no command line."""
         given: dict[str, Any] = {}
         for option in OPTIONS:
-            if text := variables.get(option.variable):
+            if text := variables.get(option.in_environment):
                 try:
                     given[option.name] = [text] if option.many else option.parse(text)
                 except ConfigError as error:
-                    raise ConfigError(f"{option.variable} is '{text}'", remedy=error.remedy) from None
+                    raise ConfigError(f"{option.in_environment} is '{text}'", remedy=error.remedy) from None
         return cls.of(given)
 
     @property
@@ -182,16 +182,12 @@ class Settings:
         return found
 
 
-def _declared(name: str, option: Option) -> Option:
-    name = name.removesuffix("_s")
-    return replace(option, name=name, variable=f"INFINIPOT_{name.upper()}")
-
-
-_DECLARED = {f.name: _declared(f.name, f.metadata["option"]) for f in fields(Settings) if f.metadata}
+_FIELDS = [one for one in fields(Settings) if one.metadata]
+_DECLARED = {one.name: replace(one.metadata["option"], name=one.name.removesuffix("_s")) for one in _FIELDS}
 _KEY = "Key for every route but /health and /ready; repeat it, or use commas. Better in a file, unseen."
 _KEYS = (
     Option("api_key", str, None, _KEY, ACCESS, many=True),
     Option("api_key_file", Path, None, "File with keys, one a line.", ACCESS),
 )
-OPTIONS = (*_DECLARED.values(), *(_declared(one.name, one) for one in _KEYS))
+OPTIONS = (*_DECLARED.values(), *_KEYS)
 """Everything an operator can set, in the order of the help."""

@@ -105,11 +105,11 @@ class Until:
         if found:
             self.stopped, self._held = True, ""
             return said[: min(found)]
-        hold = 0 if last else max((_overlap(said, stop) for stop in self._stops), default=0)
+        hold = 0 if last else max((overlap(said, stop) for stop in self._stops), default=0)
         self._held = said[len(said) - hold :]
         return said[: len(said) - hold]
 
 
-def _overlap(said: str, stop: str) -> int:
-    """Length of the longest end of `said` that a stop string begins with."""
-    return next((n for n in range(min(len(stop), len(said)), 0, -1) if said.endswith(stop[:n])), 0)
+def overlap(text: str, mark: str) -> int:
+    """Length of the longest end of a text that may be the beginning of a mark."""
+    return next((n for n in range(min(len(mark), len(text)), 0, -1) if text.endswith(mark[:n])), 0)

@@ -25,7 +25,7 @@ OPTIONS = (
     Option("part", str, None, "Parts.", many=True),
     Option("quick", bool, True, "Quick."),
     Option("as_is", bool, False, "As it is."),
-    Option("place", Path, None, "A place.", variable="INFINIPOT_TEST_PLACE"),
+    Option("place", Path, None, "A place."),
 )
 found: list[tuple[str, Given]] = []
 
@@ -63,12 +63,12 @@ def test_a_command_gets_every_option_by_name() -> None:
         "--no-quick",
         "--as-is",
     ]
-    assert call("x", *words, INFINIPOT_TEST_PLACE="there").exit_code == 0
+    assert call("x", *words, INFINIPOT_PLACE="there").exit_code == 0
     given = found[0][1]
     assert given.of(OPTIONS[:4]) == {"count": 4, "text": "a", "kind": "one", "part": ["p", "q"]}
     assert (given["quick"], given["as_is"], given["place"]) == (False, True, Path("there"))
     assert given.typed == {option.name for option in OPTIONS[:-1]}
-    assert given.where == {"place": "INFINIPOT_TEST_PLACE"}
+    assert given.where == {"place": "INFINIPOT_PLACE"}
     assert given.chosen("place")
     assert given.chosen("count")
 

@@ -14,21 +14,13 @@ Told = list[tuple[Sequence, int | None]]
 
 
 class Answers:
-    """The batch, and what is done when a step of it fails."""
+    """The batch, which answers join and leave, and what is done when a step of it fails."""
 
     def __init__(self, release: Callable[[], None]) -> None:
-        self._batch, self._release = DecodeBatch(), release  # `release` gives back memory that nothing uses
+        self.batch, self._release = DecodeBatch(), release  # `release` gives back memory that nothing uses
 
     def __len__(self) -> int:
-        return len(self._batch.sequences)
-
-    def add(self, sequence: Sequence) -> None:
-        """Let an answer join from the next step on."""
-        self._batch.add(sequence)
-
-    def drop(self, sequence: Sequence) -> None:
-        """Let an answer go; raises where what is in its pot could not be counted any more."""
-        self._batch.drop(sequence)
+        return len(self.batch.sequences)
 
     def step(self) -> tuple[Told, list[tuple[Sequence, Exception]]]:
         """Return the next token of every answer (None at its end), and those that failed, with what to say.
@@ -46,16 +38,16 @@ class Answers:
 
     def _try(self, failed: list[tuple[Sequence, Exception]], tries: int) -> Told | None:
         try:
-            return self._batch.step()
+            return self.batch.step()
         except SequenceError as error:
             ended, cause = [error.sequence], error.__cause__ or error
         except BaseException as error:
-            ended, cause = list(self._batch.sequences), error
+            ended, cause = list(self.batch.sequences), error
             if out_of_memory(error):
                 ended = ended[-1:] if tries else []
                 log.warning("out of memory while answering %d at once", len(self))
         for one in ended:
             failed.append((one, error_for_caller(cause)))
             with suppress(Exception):  # its pot is emptied
-                self._batch.drop(one)
+                self.batch.drop(one)
         return None

@@ -262,7 +262,7 @@ class Scheduler:
                 running.waits = wanted
             elif running.sequence is None:
                 running.sequence = wanted
-                self._answers.add(wanted)
+                self._answers.batch.add(wanted)
             return
         self._end(running, failure)  # the error itself is gone, and with it what it held in memory
         if isinstance(failure, requests.MemoryFaultError):
@@ -284,7 +284,7 @@ class Scheduler:
         running.steps.close()
         try:
             if running.sequence is not None:
-                self._answers.drop(running.sequence)
+                self._answers.batch.drop(running.sequence)
         except Exception as error:  # its pot is not what its caller has seen: it is not kept
             log.warning("the pot of an answer is given up: %s", error_for_caller(error))
             running.slot.release()

@@ -12,6 +12,7 @@ from typing import Any
 
 from infinipot.errors import InputError
 from infinipot.reading.grammar import LONGEST, SPACES, Grammar
+from infinipot.text.detokenize import overlap
 from infinipot.text.tokenizer import Tools
 
 OPEN, CLOSE = "<tool_call>", "</tool_call>"
@@ -75,7 +76,7 @@ class CallParser:
         start = self._held.lstrip()
         if not self._begun and any(start.startswith(mark) or mark.startswith(start) for mark in _BARE):
             return
-        safe = len(self._held) - _overlap(self._held, OPEN)
+        safe = len(self._held) - overlap(self._held, OPEN)
         safe = len(self._held[:safe].rstrip())
         if safe:
             text, self._held, self._begun = self._held[:safe], self._held[safe:], True
@@ -98,11 +99,6 @@ class CallParser:
 def _unfenced(text: str) -> str:
     found = _FENCED.match(text.strip())
     return found[1] if found else text
-
-
-def _overlap(text: str, mark: str) -> int:
-    """Return how many characters at the end of a text may be the beginning of a mark."""
-    return next((n for n in range(min(len(text), len(mark) - 1), 0, -1) if mark.startswith(text[-n:])), 0)
 
 
 def as_text(content: str, calls: Iterable[Call]) -> str:
