@@ -4,7 +4,7 @@ Section 3.4 asks what the first generated token attends to when nothing was thro
 """
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from itertools import chain
 from typing import Any
@@ -19,8 +19,8 @@ from infinipot.reading.recording import Record, Recording
 from infinipot.reading.sampling import Generation
 from infinipot.recipes.presets import Preset
 from infinipot.recipes.recipe import Recipe
-from infinipot.text.detokenize import Detokenizer
-from infinipot.text.tokenizer import Format, Tokenizer
+from infinipot.text.detokenize import pieces
+from infinipot.text.tokenizer import Format
 
 SPARE = 0.8  # of the memory that is free, what the cache may take
 About = Mapping[str, Any]  # what is known of a run before it starts
@@ -71,15 +71,6 @@ def record(
     about = {**about, "question": question, "answer": answer, "opening": len(reader.frame.opening)}
     found = recording.record(ids, pieces(reader.tokenizer, ids), about)
     return Run(str(about["name"]), found, answer, round(seconds, 3), recording.nbytes)
-
-
-def pieces(tokenizer: Tokenizer, ids: Sequence[int]) -> list[str]:
-    """The text of each token; a character of several tokens is the last one's."""
-    text = Detokenizer(tokenizer)
-    found = [text.push(token) for token in ids]
-    if found:
-        found[-1] += text.flush()
-    return found
 
 
 def whole(

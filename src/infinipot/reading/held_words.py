@@ -17,7 +17,7 @@ from torch import Tensor
 from infinipot.core.cuda.capturing import to_device
 from infinipot.core.pot import Pot
 from infinipot.core.state import State, damaged
-from infinipot.text.detokenize import Detokenizer
+from infinipot.text.detokenize import pieces
 from infinipot.text.tokenizer import Tokenizer
 
 Column = tuple[Tensor, Tensor]  # places and novelty [B, Hkv, S] of a layer's slots
@@ -197,10 +197,8 @@ def _words(rows: Iterable[tuple[int, int, float, float]], tokenizer: Tokenizer) 
     """Tokens, a word at a time: it ends before a space, and where the next token of the text is missing."""
     word: list[Token] = []
     for run in _runs(rows):
-        text = Detokenizer(tokenizer)
-        pieces = [text.push(row[1]) for row in run]
-        pieces[-1] += text.flush()
-        for (place, _, share, novelty), piece in zip(run, pieces, strict=True):
+        texts = pieces(tokenizer, [row[1] for row in run])
+        for (place, _, share, novelty), piece in zip(run, texts, strict=True):
             if word and piece[:1].isspace():
                 yield word
                 word = []

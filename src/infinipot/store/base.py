@@ -117,7 +117,7 @@ class PotStore(ABC):
     def _sweeping_archives(self, name: str) -> Iterator[None]:
         """After the block, remove the archives of this name that the pot does not have, or no longer."""
         before = ""
-        with suppress(StoreError):  # a damaged pot may be replaced
+        with suppress(StoreError):  # a damaged pot may be replaced, or removed
             before = self._archive_of(name)
         try:
             yield
@@ -167,13 +167,9 @@ class PotStore(ABC):
 
     def remove(self, name: str) -> None:
         """Delete a pot."""
-        with self.lock(name):
+        with self.lock(name), self._sweeping_archives(name):
             self.require(name)
-            before = ""
-            with suppress(StoreError):  # a damaged pot may be removed
-                before = self._archive_of(name)
             self._remove(name)
-            self._sweep_archives(name, "", before)
 
     def export(self, name: str, path: Path, replace: bool = False) -> Card:
         """Write a pot, checked on the way, to a file of the user's, and its archive beside that."""

@@ -110,6 +110,15 @@ class Until:
         return said[: len(said) - hold]
 
 
+def pieces(tokenizer: Tokenizer, ids: Sequence[int]) -> list[str]:
+    """Return the text of each token; a character of several tokens is the last one's."""
+    text = Detokenizer(tokenizer)
+    found = [text.push(token) for token in ids]
+    if found:
+        found[-1] += text.flush()
+    return found
+
+
 def overlap(text: str, mark: str) -> int:
     """Length of the longest end of a text that may be the beginning of a mark."""
     return next((n for n in range(min(len(mark), len(text)), 0, -1) if text.endswith(mark[:n])), 0)

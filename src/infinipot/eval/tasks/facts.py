@@ -16,7 +16,7 @@ from typing import Any
 
 from infinipot.errors import ConfigError
 from infinipot.eval.tasks import passkey
-from infinipot.eval.tasks.jsonl import Row, RowError, find_file, read_rows
+from infinipot.eval.tasks.jsonl import DATA, Row, built, find_file, read_rows
 from infinipot.eval.tasks.needle import Hay, boundary
 from infinipot.eval.tasks.task import ALL, PARTS, BadRow, Count, Example, TaskType, half
 from infinipot.recipes.option import Option
@@ -83,13 +83,11 @@ class FactsTask:
     def examples(self, count: Count) -> Iterator[Example | BadRow]:
         """Yield the examples length by length, text by text."""
         known: list[Fact] = []
-        for row in read_rows(self._file):
-            try:
-                known.append(_fact(row)) if isinstance(row, Row) else None
-            except RowError as error:
-                yield BadRow(row.file, row.line, str(error))
-            if isinstance(row, BadRow):
-                yield row
+        for found in built(read_rows(self._file), _fact):
+            if isinstance(found, BadRow):
+                yield found
+            else:
+                known.append(found)
         known = [fact for fact in known if self.part in (ALL, fact.part) and fact.asked]
         random.Random(self.seed).shuffle(known)
         for length in self.lengths:
@@ -131,12 +129,7 @@ def _fact(row: Row) -> Fact:
     if "statement" in row.fields:
         question = row.text("question", blank=False)
         return Fact(row.text("statement", blank=False), ((question, row.strings("answers")),))
-    asked = []
-    for one in row.items("questions"):
-        if not isinstance(one, dict):
-            raise RowError("'questions' should hold objects")
-        found = Row(row.file, row.line, one)
-        asked.append((found.text("question", blank=False), found.strings("answers")))
+    asked = ((one.text("question", blank=False), one.strings("answers")) for one in row.rows("questions"))
     return Fact(row.text("paragraph", blank=False), tuple(asked))
 
 
@@ -155,7 +148,7 @@ TASK = TaskType(
     "facts",
     "Facts planted in books, asked for after the reading.",
     (
-        Option("data", Path, None, "Folder with the task's files.", metavar="DIR"),
+        DATA,
         Option("hay", str, None, "Folder of books that facts are planted in.", metavar="DIR"),
         Option("facts", str, "squad", "Which facts: the name of a .jsonl file of the folder."),
         LENGTHS,

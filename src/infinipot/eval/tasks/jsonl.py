@@ -25,7 +25,7 @@ DAMAGED = (OSError, EOFError, lzma.LZMAError, zlib.error)  # what reading a pack
 
 
 class RowError(ValueError):
-    """What is wrong with a row; never leaves `from_rows`, which makes a BadRow of the row."""
+    """What is wrong with a row; never leaves `built`, which makes a BadRow of the row."""
 
 
 @dataclass(frozen=True)
@@ -204,19 +204,23 @@ def _row(file: str, line: int, fields: object) -> Row | BadRow:
     return Row(file, line, fields)
 
 
-def from_rows(rows: Iterable[Row | BadRow], build: Callable[[Row], Example]) -> Iterator[Example | BadRow]:
-    """Build an example from every row; pass on the bad ones, and tell repeated ids apart by their line."""
-    seen = set()
+def built(rows: Iterable[Row | BadRow], build: Callable[[Row], T]) -> Iterator[T | BadRow]:
+    """Build something from every row; bad rows, and rows of which nothing can be built, come out bad."""
     for row in rows:
-        if isinstance(row, BadRow):
-            yield row
-            continue
         try:
-            example = build(row)
+            yield build(row) if isinstance(row, Row) else row
         except RowError as error:
             yield BadRow(row.file, row.line, str(error))
-            continue
-        if example.id in seen:
-            example = replace(example, id=f"{example.id}#{row.line}")
+
+
+def from_rows(rows: Iterable[Row | BadRow], build: Callable[[Row], Example]) -> Iterator[Example | BadRow]:
+    """Build an example from every row; ids that come again are told apart by their line."""
+    seen = set()
+
+    def one(row: Row) -> Example:
+        example = build(row)
+        example = replace(example, id=f"{example.id}#{row.line}") if example.id in seen else example
         seen.add(example.id)
-        yield example
+        return example
+
+    return built(rows, one)

@@ -15,7 +15,7 @@ from typing import Any
 
 from infinipot.errors import ConfigError
 from infinipot.eval.tasks import metrics
-from infinipot.eval.tasks.jsonl import DATA, Row, RowError, find_files, from_rows, read_list
+from infinipot.eval.tasks.jsonl import DATA, Row, RowError, built, find_files, from_rows, read_list
 from infinipot.eval.tasks.task import BadRow, Count, Example, TaskType
 from infinipot.recipes.option import Option
 
@@ -62,16 +62,12 @@ class LoCoMo:
 
     def examples(self, count: Count) -> Iterator[Example | BadRow]:  # noqa: ARG002 - texts have their length
         """Yield the questions of one conversation after the other."""
-        for row in (row for file in self.files() for row in read_list(file)):
-            if isinstance(row, BadRow):
-                yield row
-                continue
-            try:
-                name, text, questions = row.text("sample_id", blank=False), conversation(row), row.rows("qa")
-            except RowError as error:
-                yield BadRow(row.file, row.line, str(error))
-                continue
-            yield from from_rows(self._asked(name, questions), partial(_example, name, text))
+        for found in built((row for file in self.files() for row in read_list(file)), _conversation):
+            if isinstance(found, BadRow):
+                yield found
+            else:
+                name, text, questions = found
+                yield from from_rows(self._asked(name, questions), partial(_example, name, text))
 
     def score(self, prediction: str, example: Example) -> float:
         """Return the token F1; over the parts of a multi-hop answer; 1 or 0 for an adversarial question."""
@@ -89,6 +85,10 @@ class LoCoMo:
         for place, row in enumerate(questions, 1):
             if row.fields.get("category") not in left_out:
                 yield replace(row, file=f"{row.file}, {name}", line=place)
+
+
+def _conversation(row: Row) -> tuple[str, str, list[Row]]:
+    return row.text("sample_id", blank=False), conversation(row), row.rows("qa")
 
 
 def conversation(row: Row) -> str:

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from infinipot.common.suggest import find
-from infinipot.eval.tasks.jsonl import DATA, Row, RowError, find_files, read_rows
+from infinipot.eval.tasks.jsonl import DATA, Row, built, find_files, read_rows
 from infinipot.eval.tasks.needle import HAY, Hay, boundary
 from infinipot.eval.tasks.passkey import LENGTHS, TRIALS
 from infinipot.eval.tasks.synthetic import (
@@ -115,7 +115,8 @@ class Questions(Synthetic):
     def rows(self) -> list[Question | BadRow]:
         """Every question as its paragraph, the question and the answers; and the rows that have none."""
         rows = (row for file in find_files(self.folder, "squad*.jsonl", HOW) for row in read_rows(file))
-        return [found for row in rows for found in ([row] if isinstance(row, BadRow) else _questions(row))]
+        every = built(rows, _questions)
+        return [one for found in every for one in ([found] if isinstance(found, BadRow) else found)]
 
     def examples(self, count: Count) -> Iterator[Example | BadRow]:
         """Yield rows that cannot be used, then the examples length by length."""
@@ -138,13 +139,9 @@ class Questions(Synthetic):
         return Drawn(asked, answers, partial(fitted, build, 1))
 
 
-def _questions(row: Row) -> list[Question | BadRow]:
-    try:
-        paragraph = row.text("paragraph", blank=False)
-        asked = row.rows("questions")
-        return [(paragraph, each.text("question", blank=False), each.strings("answers")) for each in asked]
-    except RowError as error:
-        return [BadRow(row.file, row.line, str(error))]
+def _questions(row: Row) -> list[Question]:
+    paragraph, asked = row.text("paragraph", blank=False), row.rows("questions")
+    return [(paragraph, each.text("question", blank=False), each.strings("answers")) for each in asked]
 
 
 def _documents(paragraph: str, others: list[str], place: float, size: int) -> str:
