@@ -4,7 +4,6 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
-from infinipot.errors import ConfigError
 from infinipot.hf.loading import choose_device
 from infinipot.hf.loading import load as load_weights
 from infinipot.hf.model import HFModel
@@ -15,7 +14,7 @@ from infinipot.models.catalog import DEFAULT_MODEL
 from infinipot.models.fingerprint import sampled
 from infinipot.reading.reader import Reader
 from infinipot.recipes.recipe import Recipe
-from infinipot.text.tokenizer import Format
+from infinipot.text.tokenizer import Format, chat_frame
 
 
 @dataclass(frozen=True)
@@ -34,11 +33,7 @@ class Engine:
     @property
     def dialogue_format(self) -> Format:
         """The layout of a conversation: the model's chat template, where the model has one."""
-        try:
-            self.tokenizer.frame("chat")
-        except ConfigError:
-            return "plain"
-        return "chat"
+        return "chat" if chat_frame(self.tokenizer) else "plain"
 
     def reader(self, recipe: Recipe, question: str | None = None, bare: bool = False) -> Reader:
         """Return a reader with an empty pot; arguments as in `Recipe.reader`."""

@@ -119,21 +119,15 @@ def peak_memory_bytes(device: str = "cpu") -> int:
     return peak if sys.platform == "darwin" else peak * 1024  # macOS counts bytes, Linux kibibytes
 
 
-def forget_peak(device: str = "cpu") -> None:
+def forget_peak() -> None:
     """Begin anew with what `recent_peak_bytes` tells, where the system can."""
-    if device.startswith("cuda"):
-        import torch
-
-        torch.cuda.reset_peak_memory_stats(device)
-    else:
-        with suppress(OSError):  # Linux only
-            Path("/proc/self/clear_refs").write_text("5", "ascii")
+    with suppress(OSError):  # Linux only
+        Path("/proc/self/clear_refs").write_text("5", "ascii")
 
 
-def recent_peak_bytes(device: str = "cpu") -> int:
-    """Most bytes held since `forget_peak`, or ever where the system tells no more than that."""
+def recent_peak_bytes() -> int:
+    """Most bytes resident since `forget_peak`, or ever where the system tells no more than that."""
     with suppress(OSError, StopIteration):
-        if not device.startswith("cuda"):
-            lines = Path("/proc/self/status").read_text("ascii").splitlines()
-            return 1024 * int(next(line for line in lines if line.startswith("VmHWM")).split()[1])
-    return peak_memory_bytes(device)
+        lines = Path("/proc/self/status").read_text("ascii").splitlines()
+        return 1024 * int(next(line for line in lines if line.startswith("VmHWM")).split()[1])
+    return peak_memory_bytes()

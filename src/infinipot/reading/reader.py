@@ -15,7 +15,6 @@ from torch import Tensor
 from infinipot.core.config import DEFAULT_MODE, PotConfig, ReadingMode
 from infinipot.core.pot import Pot
 from infinipot.core.state import State
-from infinipot.errors import ConfigError
 from infinipot.policies.base import Policy
 from infinipot.reading import recalled, room
 from infinipot.reading.answer import AnswerText
@@ -31,7 +30,7 @@ from infinipot.reading.sequence import Sequence, begin
 from infinipot.reading.session import PotSession
 from infinipot.recall.archive import Archive
 from infinipot.recall.passages import Passage
-from infinipot.text.tokenizer import Format, Frame, Tokenizer
+from infinipot.text.tokenizer import Format, Frame, Tokenizer, chat_frame
 
 GREEDY = Generation()
 
@@ -56,7 +55,7 @@ class Reader:
     ) -> None:
         self.session, self.tokenizer = PotSession(model, policy, config, mode), tokenizer
         self.frame = self._layout = tokenizer.frame(format)
-        self._format, self._chat = format, _chat_frame(tokenizer)
+        self._format, self._chat = format, chat_frame(tokenizer)
         self.dialogue_frame = self._chat or self.frame
         self._catalyst = catalyst
         self.archive: Archive | None = Archive()
@@ -286,11 +285,3 @@ class Reader:
         self.session.flush()
         room.make_room_for_catalyst(self.session)
         return list(self.session.state.pending if self._begun else self.frame.opening)
-
-
-def _chat_frame(tokenizer: Tokenizer) -> Frame | None:
-    """Return the layout of a conversation, where the model has one of its own."""
-    try:
-        return tokenizer.frame("chat")
-    except ConfigError:
-        return None

@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any, Literal, Protocol
 
+from infinipot.errors import ConfigError
+
 Format = Literal["chat", "plain"]
 Tools = Sequence[Mapping[str, Any]]  # functions a model may call, as OpenAI describes them
 
@@ -50,6 +52,14 @@ def around(roles: Sequence[str], frame: Frame) -> list[tuple[int, ...]]:
         else:
             parts.append(frame.turn_after if answered else frame.ask_after)
     return parts
+
+
+def chat_frame(tokenizer: "Tokenizer") -> Frame | None:
+    """Return the layout of a conversation, where the model has a chat template that can be used."""
+    try:
+        return tokenizer.frame("chat")
+    except ConfigError:
+        return None
 
 
 def opening_with(tokenizer: "Tokenizer", format: Format, system: str) -> tuple[int, ...]:

@@ -14,7 +14,6 @@ from infinipot.hf.model import HFModel
 from infinipot.hf.speed.joint import join
 from infinipot.hf.speed.products import has_bfloat16, has_onednn, pack
 
-FUSED = ("DecoderLayer",)
 MIXED = "mixed"  # float32 with products in bfloat16, on a CPU
 
 
@@ -30,15 +29,15 @@ def resolve(dtype: str, device: torch.device) -> tuple[str, bool]:
     return dtype, False
 
 
-def fuse(decoder: nn.Module, kinds: tuple[str, ...] = FUSED) -> int:
-    """Join products and compile every module of these kinds, for CUDA; return how many were compiled.
+def fuse(decoder: nn.Module) -> int:
+    """Join products and compile every decoder layer, for CUDA; return how many were compiled.
 
     The many element-wise steps cost more than their arithmetic. Modules are compiled in place through
     torch's own `Module.compile`; layers of one shape share one compilation. Our attention stays outside.
     """
     join(decoder)
     allow_recompiling()
-    found = [module for module in decoder.modules() if type(module).__name__.endswith(kinds)]
+    found = [module for module in decoder.modules() if type(module).__name__.endswith("DecoderLayer")]
     for module in found:
         module.compile()  # not dynamic=False: a layer's index would be static too, and every layer compiled
     return len(found)

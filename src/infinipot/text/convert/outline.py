@@ -9,6 +9,7 @@ _CONTROLS = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\ufeff\ufffe\uffff]")
 _BROKEN = re.compile("[\ud800-\udfff]")
 LOWEST = 10  # level of a name that any heading replaces
 NAME = 60  # characters of a heading in the name of a section
+PIECE = 8192  # characters from which on a piece of a section is given out
 
 
 class Note(str):
@@ -54,23 +55,28 @@ class Sections:
 
     def heading(self, level: int, text: str) -> Iterator[str]:
         """Begin a section; yield what is left of the one before."""
-        text = " ".join(clean(text).split()).rstrip("¶ ")  # a sign that links to itself
-        if not text:
-            return
-        if not self._bare:
-            yield from self.flush()
-            self._new = self._bare = True
-        self._name = self._outline.enter(level, text)
-        self._waiting += f"{text}\n\n"
+        if text := " ".join(clean(text).split()).rstrip("¶ "):  # a sign that links to itself
+            yield from self.begin(level, text, f"{text}\n\n")
 
     def paragraph(self, text: str, end: str = "\n\n") -> Iterator[str]:
         """Take a paragraph; yield pieces that are whole."""
-        text = clean(text)
-        if not text.strip():
-            return
-        self._bare = False
-        self._waiting += text + end
-        if len(self._waiting) > 8192:
+        if (text := clean(text)).strip():
+            yield from self.add(text + end)
+
+    def begin(self, level: int, name: str, text: str) -> Iterator[str]:
+        """Begin a section with its heading as it stands in the text; yield what is left of the one before."""
+        if not self._bare:
+            yield from self.flush()
+            self._new = self._bare = True
+        self._name = self._outline.enter(level, name)
+        self._waiting += text
+
+    def add(self, text: str) -> Iterator[str]:
+        """Take text as it is; yield pieces that are whole."""
+        self._bare = self._bare and not text.strip()
+        self._waiting += text
+        if len(self._waiting) > PIECE:
+            self._bare = False
             yield from self.flush()
 
     def flush(self) -> Iterator[str]:
