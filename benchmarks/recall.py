@@ -17,6 +17,7 @@ import resource
 import statistics
 import tempfile
 import time
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -31,7 +32,7 @@ from infinipot.eval.evaluate import Evaluation, Workers, evaluate
 from infinipot.eval.folder import read_rows
 from infinipot.eval.grid import Grid
 from infinipot.eval.results import summary
-from infinipot.eval.tasks.task import Example, half, make
+from infinipot.eval.tasks.task import ALL, BadRow, Count, Example, Task, half, make
 
 QA = "narrativeqa,qasper,multifieldqa_en,hotpotqa,2wikimqa,musique"
 QA += ",qasper_e,multifieldqa_en_e,hotpotqa_e,2wikimqa_e"
@@ -45,38 +46,43 @@ class Part:
     task: str
     options: dict[str, Any]
     cells: tuple[tuple[str, ...], ...]  # recipe, recall, judge, catalyst
-    half: str = ""  # of the examples; all where a task knows its halves
-    limit: int | None = None  # examples of each part of the set
+    half: str = ALL  # of the examples, as `infinipot eval --part`; facts know their halves themselves
+    each: int | None = None  # examples of a conversation in each half
     longer: int = 0  # tokens that a text has more than
 
 
-class Half:
-    """A task's examples on one half, at most so many of each part."""
+@dataclass(frozen=True)
+class Chosen:
+    """A task without short texts, and with so many examples of a conversation at most, in each half."""
 
-    def __init__(self, task: Any, part: Part) -> None:
-        self._task, self._half, self.name = task, part.half, task.name
-        self._limit, self._longer = part.limit, part.longer
+    task: Task
+    longer: int
+    each: int | None
+
+    @property
+    def name(self) -> str:
+        """The task's own name."""
+        return self.task.name
 
     def describe(self) -> dict[str, Any]:
         """Return what the examples depend on."""
-        return {**self._task.describe(), "half": self._half, "each": self._limit, "longer": self._longer}
+        return {**self.task.describe(), "each": self.each, "longer": self.longer}
 
-    def examples(self, count: Any) -> Iterator[Any]:
-        """Yield the examples of this half, those of one text one after the other."""
-        seen: dict[str, int] = {}
-        for one in self._task.examples(count):
-            if not isinstance(one, Example) or half(one.id) != self._half:
-                continue
-            part = str(one.facts.get("conversation", one.facts.get("task", "")))
-            if self._longer and count(one.text) <= self._longer:
-                continue
-            seen[part] = seen.get(part, 0) + 1
-            if self._limit is None or seen[part] <= self._limit:
-                yield one
+    def examples(self, count: Count) -> Iterator[Example | BadRow]:
+        """Yield the examples of the task that are chosen."""
+        seen = Counter[Any]()
+        for one in self.task.examples(count):
+            if isinstance(one, Example):
+                place = half(one.id), one.facts.get("conversation")
+                seen[place] += 1
+                most = seen[place] if self.each is None else self.each
+                if seen[place] > most or (self.longer and count(one.text) <= self.longer):
+                    continue
+            yield one
 
     def score(self, prediction: str, example: Example) -> float:
         """Score as the task does."""
-        return float(self._task.score(prediction, example))
+        return self.task.score(prediction, example)
 
 
 class Cells:
@@ -143,10 +149,9 @@ def parts(args: argparse.Namespace) -> list[Part]:
 
 def run(part: Part, engine: Engine, args: argparse.Namespace, ends: float) -> list[dict[str, Any]]:
     """Run a part's cells; return what came of each."""
-    task = make(part.task, part.options, 0)
-    if part.half:
-        task = Half(task, part)  # type: ignore[assignment]  # a task by its methods
-    wanted = Evaluation(task, Cells(part, args.capacity), args.out / part.name)  # type: ignore[arg-type]  # a grid by its cells
+    task, out = make(part.task, part.options, 0), args.out / part.name
+    task = Chosen(task, part.longer, part.each) if part.longer or part.each else task
+    wanted = Evaluation(task, Cells(part, args.capacity), out, part=part.half)  # type: ignore[arg-type]  # a grid by its cells
     for _ in evaluate(wanted, Workers(lambda: engine, args.batch)):
         if time.monotonic() > ends:
             break
