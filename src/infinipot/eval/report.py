@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from importlib.resources import files
 from pathlib import Path
 
-from infinipot.common import page
+from infinipot.common import html_page
 from infinipot.common.atomic_files import failing_to
 from infinipot.common.plots import Picture
 from infinipot.errors import InputError
@@ -31,7 +31,7 @@ def report(paths: Sequence[Path], out: Path, mix: bool = False) -> list[Path]:
     pictures: dict[str, bytes] = {}
     for number, (section, made, drawn) in enumerate(parts, start=1):
         stem = f"{section.task}-{number}" if len(parts) > 1 else section.task
-        written |= {f"{stem}-{page.slug(one.title)[:90]}.csv": one.csv().encode() for one in made}
+        written |= {f"{stem}-{html_page.slug(one.title)[:90]}.csv": one.csv().encode() for one in made}
         pictures |= {f"{stem}-{picture.name}.png": picture.light for picture in drawn}
     with failing_to(f"write to {out}"):
         out.mkdir(parents=True, exist_ok=True)
@@ -69,7 +69,7 @@ def _page(parts: Sequence[Part], known: dict[str, str], mixed: Sequence[str]) ->
     if mixed:
         told = f"Different runs are mixed here, as asked. They differ in {'; '.join(mixed)}."
         body.append(f"<p class=warn>{html.escape(told)}</p>")
-    body.append(f"<details><summary>What was run, and on what</summary>\n{page.facts(known)}</details>")
+    body.append(f"<details><summary>What was run, and on what</summary>\n{html_page.facts(known)}</details>")
     for number, (section, made, drawn) in enumerate(parts, start=1):
         body.append(f"<h2>{html.escape(section.title)}</h2>")
         body.append(f"<p class=warn>{'<br>'.join(map(html.escape, section.notes))}</p>")
@@ -80,7 +80,7 @@ def _page(parts: Sequence[Part], known: dict[str, str], mixed: Sequence[str]) ->
             rows = "".join(f"<li>{html.escape(text)}</li>" for text in section.bad)
             body.append(f"<h3>Rows that are no examples</h3><ul class=note>{rows}</ul>")
     how = "Scores are x 100. Intervals are 95%: Wilson's for right or wrong, else a bootstrap."
-    return page.page("InfiniPot report", style, [*body, f"<footer>{how}</footer>"])
+    return html_page.page("InfiniPot report", style, [*body, f"<footer>{how}</footer>"])
 
 
 def _markdown(parts: Sequence[Part], known: dict[str, str], mixed: Sequence[str]) -> str:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from itertools import product
 from typing import Any
 
-from infinipot.common.page import table
+from infinipot.common.html_page import table
 from infinipot.common.sizes import short
 from infinipot.eval.estimates import FEW, Estimate, estimate, over_tasks, paired
 from infinipot.eval.results import KNOWN, UNKNOWN, UNUSED, Section, Series

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from infinipot.common import page as html_page
+from infinipot.common import html_page
 from infinipot.common.atomic_files import failing_to
 from infinipot.common.plots import Picture
 from infinipot.inspect import measures

@@ -18,8 +18,8 @@ from infinipot.core.cuda.graphs import Graphs
 from infinipot.core.pot import Pot
 from infinipot.core.rows import FixedRows, Rows
 from infinipot.core.scores import surprise
-from infinipot.reading.choice import Choice, logits_of
 from infinipot.reading.model import Model
+from infinipot.reading.next_tokens import NextTokens, logits_of
 from infinipot.reading.sequence import Sequence
 
 Written = tuple[Tensor, Tensor, Tensor | None]  # a token's hidden state, the next logits, the token's novelty
@@ -149,7 +149,7 @@ class DecodeBatch:
         self._write()
         if not self.sequences:
             return []
-        chosen = Choice(self.sequences)
+        chosen = NextTokens(self.sequences)
         self._tokens = chosen.tokens
         self._run_ahead()
         found: list[tuple[Sequence, int | None]] = []

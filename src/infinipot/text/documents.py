@@ -15,7 +15,7 @@ from typing import IO, BinaryIO, cast
 
 from infinipot.common.atomic_files import failing_to
 from infinipot.errors import ConfigError, InfiniPotError, InputError
-from infinipot.text.convert import apart
+from infinipot.text.convert import isolated
 from infinipot.text.convert.kinds import CONVERTED, HEAD, Kind, kind_of
 from infinipot.text.convert.markdown import sections
 from infinipot.text.convert.outline import placed
@@ -75,7 +75,7 @@ class Finder:
     standard: BinaryIO | None = None  # what `-` stands for
     addresses: Bounds | None = field(default_factory=Bounds)  # None where the web is not asked
     tell: Callable[[str], None] = lambda _: None  # hears what a person must know
-    limits: apart.Limits = field(default_factory=apart.Limits)
+    limits: isolated.Limits = field(default_factory=isolated.Limits)
     _scratch: IO[bytes] | None = None
 
     def find(self, names: Sequence[str]) -> Documents:
@@ -132,13 +132,14 @@ class Finder:
             for text in decoded(blocks_of(cast("BinaryIO", file)), name, said.charset or "utf-8"):
                 scratch.write(text.encode())
                 length += len(text)
-        return Document(name, length, lambda: in_sections(kind, self._kept(start, [apart.Part("", length)])))
+        whole = [isolated.Part("", length)]
+        return Document(name, length, lambda: in_sections(kind, self._kept(start, whole)))
 
     def _converted(self, kind: Kind, stream: BinaryIO, name: str) -> Document:
         scratch = self._scratch_end()
         start = scratch.tell()
         try:
-            parts = apart.convert(kind, stream, name, cast("BinaryIO", scratch), self.limits, self.tell)
+            parts = isolated.convert(kind, stream, name, cast("BinaryIO", scratch), self.limits, self.tell)
         except InfiniPotError:
             scratch.truncate(start)
             raise
@@ -165,7 +166,7 @@ class Finder:
         self._scratch.seek(0, os.SEEK_END)
         return self._scratch
 
-    def _kept(self, start: int, parts: Sequence[apart.Part]) -> Iterator[str]:
+    def _kept(self, start: int, parts: Sequence[isolated.Part]) -> Iterator[str]:
         """Yield a text of the temporary file."""
         return in_parts(decoded(self._bytes(start), "the temporary file"), parts)
 
@@ -188,7 +189,7 @@ def documents(*names: str | os.PathLike[str], allow_private: bool = False) -> It
     return found.pieces()
 
 
-def stored(path: Path, kind: Kind, parts: Sequence[apart.Part], title: str) -> Iterator[str]:
+def stored(path: Path, kind: Kind, parts: Sequence[isolated.Part], title: str) -> Iterator[str]:
     """Yield the text of a file whose kind is known, or of a document that was made text, by a title."""
     text = read_text(path)
     return placed(in_parts(text, parts) if parts else in_sections(kind, text), title)
@@ -199,7 +200,7 @@ def in_sections(kind: Kind, pieces: Iterator[str]) -> Iterator[str]:
     return sections(pieces) if kind == "markdown" else pieces
 
 
-def in_parts(pieces: Iterable[str], parts: Sequence[apart.Part]) -> Iterator[str]:
+def in_parts(pieces: Iterable[str], parts: Sequence[isolated.Part]) -> Iterator[str]:
     """Yield a text cut into its parts, the first piece of each with the part's name; what follows is left."""
     more, rest = iter(pieces), ""
     for part in parts:

@@ -13,7 +13,7 @@ import small_documents as made
 from fake_scheduler import FakeScheduler, uploads_in
 from infinipot.server.http import uploads
 from infinipot.server.settings import Settings
-from infinipot.text.convert.apart import Limits
+from infinipot.text.convert.isolated import Limits
 
 from .conftest import Client
 from .test_recall import serving

@@ -12,7 +12,7 @@ import pytest
 import torch
 
 from infinipot.errors import ConfigError
-from infinipot.reading import choice
+from infinipot.reading import next_tokens
 from infinipot.reading.sampling import Generation
 from infinipot.server.http.errors import refusal
 from infinipot.server.scheduler.memory_bound import FLOOR, MemoryBound
@@ -101,7 +101,7 @@ def test_a_step_that_fails_once_is_made_again_and_nobody_notices(tmp_path: Path,
 def test_memory_that_runs_out_after_drawing_draws_the_same_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    drawn, calls, more = choice.sample_rows, [0], {"temperature": 0.9, "seed": 7}
+    drawn, calls, more = next_tokens.sample_rows, [0], {"temperature": 0.9, "seed": 7}
 
     def sometimes(*given: Any) -> torch.Tensor:
         found = drawn(*given)
@@ -113,7 +113,7 @@ def test_memory_that_runs_out_after_drawing_draws_the_same_again(
     async def work() -> None:
         wanted = await alone(tmp_path, several(**more))
         async with serving(tmp_path, slots=4, queue=8) as (scheduler, _):
-            monkeypatch.setattr(choice, "sample_rows", sometimes)
+            monkeypatch.setattr(next_tokens, "sample_rows", sometimes)
             found = await together(scheduler, several(**more))
         assert [text for text, _ in found] == wanted
         assert calls[0] > 20

@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 
 import small_documents as made
 from infinipot.errors import ConfigError, InputError
-from infinipot.text.convert import apart, kinds, markdown, run, zipped
+from infinipot.text.convert import isolated, kinds, markdown, run, zipped
 from infinipot.text.convert.outline import Note
 from infinipot.text.documents import Finder
 from infinipot.text.files import Piece
@@ -359,14 +359,14 @@ def test_many_members_or_much_text_are_refused(monkeypatch: pytest.MonkeyPatch) 
 # The process ---------------------------------------------------------------------
 
 
-def apart_from(data: bytes, tmp_path: Path, kind: kinds.Kind = "pdf", **limits: int) -> list[apart.Part]:
+def apart_from(data: bytes, tmp_path: Path, kind: kinds.Kind = "pdf", **limits: int) -> list[isolated.Part]:
     (tmp_path / "in").write_bytes(data)
     with (tmp_path / "in").open("rb") as stream, (tmp_path / "out").open("wb") as out:
-        return apart.convert(kind, stream, "it", out, apart.Limits(**limits))
+        return isolated.convert(kind, stream, "it", out, isolated.Limits(**limits))
 
 
 def test_a_process_of_its_own_writes_the_text_and_tells_its_parts(tmp_path: Path) -> None:
-    assert apart_from(made.pdf(LINES), tmp_path) == [apart.Part("page 1", 25), apart.Part("page 3", 17)]
+    assert apart_from(made.pdf(LINES), tmp_path) == [isolated.Part("page 1", 25), isolated.Part("page 3", 17)]
     assert (tmp_path / "out").read_text() == "Page one has\ntwo lines.\n\nThe third page.\n\n"
 
 

@@ -16,7 +16,7 @@ import pytest
 import small_documents as made
 from infinipot.errors import InputError
 from infinipot.text import fetch as fetching
-from infinipot.text.convert.apart import Part
+from infinipot.text.convert.isolated import Part
 from infinipot.text.documents import Documents, Finder, in_parts
 from infinipot.text.fetch import Bounds, fetch
 from infinipot.text.files import Piece, label

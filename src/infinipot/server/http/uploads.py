@@ -16,13 +16,13 @@ from infinipot.server.http.errors import ApiError
 from infinipot.server.http.service import Service
 from infinipot.server.http.temporary import temporary_folder
 from infinipot.store import PotStore
-from infinipot.text.convert import apart
+from infinipot.text.convert import isolated
 from infinipot.text.convert.kinds import CONVERTED, HEAD, Kind, kind_of_upload
 from infinipot.text.files import Decoder
 
 BLOCK = 2**18  # bytes written at once, away from the event loop
 UPLOAD = "the upload"
-CONVERSION = apart.Limits(seconds=120, memory=2**30)  # of a stranger's document
+CONVERSION = isolated.Limits(seconds=120, memory=2**30)  # of a stranger's document
 
 
 class Upload:
@@ -35,7 +35,7 @@ class Upload:
         self.path, self.bytes = path, 0
         self.digest, self._decoder = hashlib.sha256(), Decoder(UPLOAD) if text else None
         self.kind: Kind = "text"
-        self.parts: list[apart.Part] = []  # pages, chapters or sections of a document
+        self.parts: list[isolated.Part] = []  # pages, chapters or sections of a document
         self._told = (mime, title)
 
     def take(self, file: IO[bytes], data: bytes, last: bool = False) -> None:
@@ -55,7 +55,7 @@ class Upload:
         """Make a document text, in a process of its own; the text takes the document's place."""
         text = self.path.with_name("text")
         with self.path.open("rb") as document, text.open("wb") as out:
-            self.parts = apart.convert(self.kind, document, UPLOAD, out, CONVERSION)
+            self.parts = isolated.convert(self.kind, document, UPLOAD, out, CONVERSION)
         self.path.unlink()
         self.path, self.bytes = text, text.stat().st_size
         with text.open("rb") as file:

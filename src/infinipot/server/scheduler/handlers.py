@@ -19,9 +19,9 @@ from infinipot.reading.progress import Progress, TextProgress
 from infinipot.reading.reader import Reader
 from infinipot.reading.sequence import Sequence
 from infinipot.server.scheduler import prompts, recall, requests
+from infinipot.server.scheduler.answer_events import AnswerEvents
 from infinipot.server.scheduler.pot_library import PotLibrary
 from infinipot.server.scheduler.slots import Slot
-from infinipot.server.scheduler.telling import Telling
 from infinipot.server.scheduler.tool_calls import CLOSE
 from infinipot.store.card import plain
 from infinipot.text.documents import stored
@@ -197,7 +197,7 @@ def _answer(
         raise InputError("the model's numbers overflow on this text or pot: ask otherwise, or read it again")
     tell(reader.progress(), prompt.total)
     text = AnswerText(reader.tokenizer, (*options.stops, *reader.frame.stop_strings))
-    told = Telling(put, reader.tokenizer, tools, options.one_call)
+    told = AnswerEvents(put, reader.tokenizer, tools, options.one_call)
     while text.tokens < most and not (text.stopped or told.done) and (token := (yield sequence)) is not None:
         told.tell(text.push(token), sequence.score)
     told.end(text.flush())

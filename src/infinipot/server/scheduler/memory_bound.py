@@ -11,7 +11,7 @@ from infinipot.common.out_of_memory import out_of_memory
 from infinipot.common.sizes import in_bytes
 from infinipot.engine import Engine
 from infinipot.errors import ConfigError
-from infinipot.models.card import Card
+from infinipot.models.card_memory import CardMemory
 from infinipot.models.memory import forget_peak, recent_peak_bytes
 from infinipot.reading.held_words import LEAST
 from infinipot.reading.reader import Reader
@@ -25,9 +25,9 @@ ARCHIVE = 4 * 2**20  # bytes of an archive in memory: SQLite's page cache, and w
 class MemoryBound:
     """Memory as measured while warming up; the server prints the bound and never exceeds it."""
 
-    def __init__(self, engine: Engine, card: Card | None = None) -> None:
+    def __init__(self, engine: Engine, card: CardMemory | None = None) -> None:
         device = engine.model.device
-        self.card = card or (Card(device) if device.type == "cuda" else None)
+        self.card = card or (CardMemory(device) if device.type == "cuda" else None)
         self.pots = self.bound = 0
         self.largest = 0  # bytes of a kept pot of this model and recipe, at most
         self._graphs = 0  # bytes beside torch's that captured graphs took
@@ -65,7 +65,7 @@ class MemoryBound:
         peak = max(recent_peak_bytes(), self._now())
         self.bound = int(peak * (1 + SHARE)) + FLOOR + traces + spare
 
-    def _bound_card(self, card: Card, pots: int) -> None:
+    def _bound_card(self, card: CardMemory, pots: int) -> None:
         """Bound what torch may take of a card, and enforce it; graphs may be captured anew, beside it."""
         peak = card.peak()
         card.release()

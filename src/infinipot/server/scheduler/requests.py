@@ -15,7 +15,7 @@ from infinipot.reading.progress import Progress
 from infinipot.reading.sampling import Generation
 from infinipot.server.scheduler.tool_calls import Call as Call
 from infinipot.store import Card
-from infinipot.text.convert.apart import Part
+from infinipot.text.convert.isolated import Part
 from infinipot.text.convert.kinds import Kind
 from infinipot.text.tokenizer import Tools
 

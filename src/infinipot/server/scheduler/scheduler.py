@@ -18,7 +18,7 @@ from infinipot.reading.sequence import Sequence
 from infinipot.recipes.recipe import Recipe
 from infinipot.server.scheduler import requests
 from infinipot.server.scheduler.admission import Admission
-from infinipot.server.scheduler.answers import Answers
+from infinipot.server.scheduler.answer_batch import AnswerBatch
 from infinipot.server.scheduler.handlers import Running
 from infinipot.server.scheduler.memory_bound import MemoryBound
 from infinipot.server.scheduler.pace import Pace
@@ -49,7 +49,7 @@ class Scheduler:
         self.failure = ""  # why the scheduler works no more; empty where it does
         self._admission = Admission(settings)
         self._running: list[Running] = []
-        self._answers = Answers(self.memory.release)
+        self._answers = AnswerBatch(self.memory.release)
         self._libraries: dict[str, PotLibrary] = {}
         self._change = threading.Condition()
         self._disk = ThreadPoolExecutor(1, "pots")  # one thread, so that what it locks it can unlock

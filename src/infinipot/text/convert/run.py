@@ -14,7 +14,7 @@ from typing import BinaryIO
 from infinipot.common.atomic_files import reason
 from infinipot.errors import ConfigError, InputError
 from infinipot.text.convert import html, pdf, zipped
-from infinipot.text.convert.apart import NO_MEMORY
+from infinipot.text.convert.isolated import NO_MEMORY
 from infinipot.text.convert.outline import Note
 from infinipot.text.files import Piece, label
 
@@ -79,7 +79,7 @@ def main() -> int:
     bound(int(seconds), int(memory))
 
     def tell(what: object) -> None:
-        print(json.dumps(what), file=sys.stderr, flush=True)  # noqa: T201  read by `apart`
+        print(json.dumps(what), file=sys.stderr, flush=True)  # noqa: T201  read by `isolated`
 
     try:
         write(kind, sys.stdin.buffer, name, sys.stdout.buffer, tell)

@@ -13,7 +13,7 @@ log = logging.getLogger("infinipot.server")
 Told = list[tuple[Sequence, int | None]]
 
 
-class Answers:
+class AnswerBatch:
     """The batch, which answers join and leave, and what is done when a step of it fails."""
 
     def __init__(self, release: Callable[[], None]) -> None:

@@ -8,7 +8,7 @@ from infinipot.server.scheduler.tool_calls import Call, CallParser, as_text
 from infinipot.text.tokenizer import Tokenizer, Tools
 
 
-class Telling:
+class AnswerEvents:
     """Puts one answer's events; with tools, calls among them."""
 
     def __init__(

@@ -7,7 +7,7 @@ import torch
 from infinipot.core.cuda.capturing import apart_from_capture, unless_capturing
 
 
-class Card:
+class CardMemory:
     """The memory of one CUDA device."""
 
     def __init__(self, device: torch.device) -> None:

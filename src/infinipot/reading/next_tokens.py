@@ -19,7 +19,7 @@ def logits_of(sequences: Several[Sequence]) -> Tensor:
     return sequences[0].logits if len(sequences) == 1 else torch.cat([one.logits for one in sequences])
 
 
-class Choice:
+class NextTokens:
     """The next tokens [N] on the device, and on their way to the host."""
 
     def __init__(self, sequences: Several[Sequence]) -> None:
