@@ -19,8 +19,6 @@ from mcp.types import (
     ListToolsResult,
     PaginatedRequestParams,
     TextContent,
-    Tool,
-    ToolAnnotations,
 )
 from starlette.requests import Request
 from starlette.responses import JSONResponse
@@ -45,7 +43,7 @@ def build(pots: Pots) -> Server[Any]:
     work = {"read_document": pots.read, "ask": pots.ask, "recall": pots.recall}
 
     async def listed(_: Context, __: PaginatedRequestParams | None) -> ListToolsResult:
-        return ListToolsResult(tools=[_declared(name) for name in TOOLS])
+        return ListToolsResult(tools=list(TOOLS.values()))
 
     async def called(context: Context, params: CallToolRequestParams) -> CallToolResult:
         given = params.arguments or {}
@@ -104,19 +102,6 @@ async def serve_http(server: Server[Any], pots: Pots, taken: socket.socket) -> N
         streamable_http_path=PATH, host=HOST, custom_starlette_routes=routes, max_request_body_size=MOST_BYTES
     )
     await uvicorn.Server(uvicorn.Config(app, log_level="warning")).serve(sockets=[taken])
-
-
-def _declared(name: str) -> Tool:
-    one = TOOLS[name]
-    hints = ToolAnnotations(read_only_hint=not one.changes, open_world_hint=False)
-    return Tool(
-        name=name,
-        title=one.title,
-        description=one.description,
-        input_schema=one.input_schema,
-        output_schema=one.output_schema,
-        annotations=hints,
-    )
 
 
 def _check(name: str, given: dict[str, Any]) -> None:

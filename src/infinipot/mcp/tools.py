@@ -1,8 +1,9 @@
-"""The tools as agents see them: what each is for, what it takes, what comes back. Plain data."""
+"""The tools as agents see them: what each is for, what it takes, what comes back."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
+
+from mcp.types import Tool, ToolAnnotations
 
 INSTRUCTIONS = (
     "InfiniPot reads text of any length into pots of fixed size, which are kept by name. Read a document "
@@ -10,7 +11,6 @@ INSTRUCTIONS = (
 )
 _POT = {"type": "string", "description": "Name of the pot: up to 64 of A-Z a-z 0-9 . _ -"}
 _QUESTION = {"type": "string", "description": "What to ask, in whole words and names."}
-_ANY: dict[str, Any] = {"type": "object", "additionalProperties": True}
 
 
 def _text(description: str) -> dict[str, Any]:
@@ -21,31 +21,29 @@ def _flag(description: str) -> dict[str, Any]:
     return {"type": "boolean", "description": description, "default": False}
 
 
-@dataclass(frozen=True)
-class Tool:
-    """One tool."""
-
-    title: str
-    description: str
-    takes: Mapping[str, Mapping[str, Any]]
-    needs: Sequence[str] = ()
-    gives: Sequence[str] = ()
-    changes: bool = False  # something that is kept
-
-    @property
-    def input_schema(self) -> dict[str, Any]:
-        """What the tool takes, as JSON Schema."""
-        rest = {"required": list(self.needs), "additionalProperties": False}
-        return {"type": "object", "properties": dict(self.takes), **rest}
-
-    @property
-    def output_schema(self) -> dict[str, Any]:
-        """What comes back, as JSON Schema."""
-        return {"type": "object", "required": list(self.gives)}
+def _tool(
+    name: str,
+    title: str,
+    description: str,
+    takes: Mapping[str, Mapping[str, Any]],
+    needs: Sequence[str],
+    gives: Sequence[str],
+    changes: bool = False,  # something that is kept
+) -> Tool:
+    rest = {"required": list(needs), "additionalProperties": False}
+    return Tool(
+        name=name,
+        title=title,
+        description=description,
+        input_schema={"type": "object", "properties": dict(takes), **rest},
+        output_schema={"type": "object", "required": list(gives)},
+        annotations=ToolAnnotations(read_only_hint=not changes, open_world_hint=False),
+    )
 
 
-TOOLS = {
-    "read_document": Tool(
+_TOOLS = (
+    _tool(
+        "read_document",
         "Read a document",
         "Read a document of any length into a named pot, to be asked later. Give `path` (a file: text, "
         "Markdown, HTML, PDF, DOCX, EPUB; a folder; a pattern such as docs/**/*.md) or `text`. A long "
@@ -62,7 +60,8 @@ TOOLS = {
         ("pot", "title", "tokens_read", "tokens_added"),
         changes=True,
     ),
-    "ask": Tool(
+    _tool(
+        "ask",
         "Ask a pot",
         "Ask a question about everything a pot has read. Returns the answer and the passages it may come "
         "from, each with its place (file, page or chapter).",
@@ -80,7 +79,8 @@ TOOLS = {
         ("pot", "question"),
         ("answer", "passages"),
     ),
-    "recall": Tool(
+    _tool(
+        "recall",
         "Recall passages",
         "Find the passages of what a pot has read that matter for a question, word for word, with their "
         "places. No answer is written.",
@@ -97,7 +97,13 @@ TOOLS = {
         ("pot", "question"),
         ("passages",),
     ),
-    "list_pots": Tool(
-        "List pots", "List the pots that are kept: name, title, model and tokens read.", {}, (), ("pots",)
+    _tool(
+        "list_pots",
+        "List pots",
+        "List the pots that are kept: name, title, model and tokens read.",
+        {},
+        (),
+        ("pots",),
     ),
-}
+)
+TOOLS = {one.name: one for one in _TOOLS}

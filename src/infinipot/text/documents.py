@@ -24,7 +24,6 @@ from infinipot.text.files import (
     BLOCK,
     blocks_of,
     check_regular,
-    check_text,
     decoded,
     label,
     named,
@@ -114,7 +113,7 @@ class Finder:
             kind = kind_of(stream.read(HEAD), label(str(path), 4096))
             if kind in CONVERTED:
                 return self._converted(kind, cast("BinaryIO", stream), shown)
-        characters = check_text(path)
+        characters = sum(map(len, read_text(path)))  # once, for all errors that it can raise
         return Document(shown, characters, lambda: in_sections(kind, read_text(path)))
 
     def _fetched(self, address: str) -> Document:

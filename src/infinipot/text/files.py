@@ -6,14 +6,11 @@ import os
 import re
 import stat
 from collections.abc import Iterable, Iterator
-from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import BinaryIO
 
 from infinipot.common.atomic_files import failing_to
 from infinipot.errors import InputError
-
-Source = str | os.PathLike[str] | BinaryIO
 
 BLOCK = 65_536  # bytes read from a file at once
 READABLE = "give text, Markdown, HTML, PDF, DOCX or EPUB"
@@ -21,11 +18,10 @@ _BOM = "\ufeff"
 _CONTROLS = re.compile(rb"[\x01-\x08\x0e-\x1a\x1c-\x1f]")  # that no text in any encoding has
 
 
-def read_text(source: Source) -> Iterator[str]:
-    """Yield the text of a file or binary stream, block by block, unchanged but for a leading BOM."""
-    name = str(source) if isinstance(source, (str, os.PathLike)) else "standard input"
-    with failing_to(f"read {name}", kind=InputError), _open(source) as stream:
-        yield from decoded(blocks_of(stream), name)
+def read_text(path: str | os.PathLike[str]) -> Iterator[str]:
+    """Yield the text of a file, block by block, unchanged but for a leading BOM."""
+    with failing_to(f"read {path}", kind=InputError), Path(path).open("rb") as stream:
+        yield from decoded(blocks_of(stream), str(path))
 
 
 def blocks_of(stream: BinaryIO, head: bytes = b"") -> Iterator[bytes]:
@@ -99,12 +95,6 @@ class Decoder:
             raise InputError(f"{self._name} has no text in it")
 
 
-def check_text(path: str | os.PathLike[str]) -> int:
-    """Read a file once for all errors `read_text` can raise; return its number of characters."""
-    check_regular(path)
-    return sum(map(len, read_text(path)))
-
-
 def check_regular(path: str | os.PathLike[str]) -> None:
     """Refuse a file that is not there, or that can be read only once."""
     with failing_to(f"read {path}", kind=InputError):
@@ -120,10 +110,6 @@ def _decoder(encoding: str) -> codecs.IncrementalDecoder:
     except (LookupError, UnicodeError):  # unknown, or no encoding of text
         strict = True
     return codecs.getincrementaldecoder("utf-8" if strict else encoding)("strict" if strict else "replace")
-
-
-def _open(source: Source) -> AbstractContextManager[BinaryIO]:
-    return Path(source).open("rb") if isinstance(source, (str, os.PathLike)) else nullcontext(source)
 
 
 def _check_bytes(data: bytes, offset: int, name: str) -> None:
