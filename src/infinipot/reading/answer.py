@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Literal
 from infinipot.errors import InputError
 from infinipot.reading.decode import decode
 from infinipot.reading.sampling import Generation
-from infinipot.text.detokenize import Detokenizer, Until
+from infinipot.text.detokenize import Detokenizer, overlap
 from infinipot.text.tokenizer import Tokenizer
 
 if TYPE_CHECKING:
@@ -14,27 +14,33 @@ if TYPE_CHECKING:
 
 
 class AnswerText:
-    """The text of tokens that arrive one by one, up to a stop string, which is not given out."""
+    """The text of tokens that arrive one by one, up to a stop string; what may become one is held back."""
 
     def __init__(self, tokenizer: Tokenizer, stops: Sequence[str] = ()) -> None:
-        self._until = Until(Detokenizer(tokenizer), stops)
-        self.text, self.tokens = "", 0
-
-    @property
-    def stopped(self) -> bool:
-        """Say whether a stop string has come."""
-        return self._until.stopped
+        self._detokenizer, self._stops = Detokenizer(tokenizer), [stop for stop in stops if stop]
+        self.text, self.tokens, self.stopped = "", 0, False  # `stopped` by a stop string
+        self._held = ""
 
     def push(self, token: int) -> str:
         """Take a token; return the text that no later token can change or stop."""
         self.tokens += 1
-        self.text += (piece := self._until.push(token))
-        return piece
+        return self._take(self._detokenizer.push(token))
 
     def flush(self) -> str:
         """Return what was held back."""
-        self.text += (piece := self._until.flush())
-        return piece
+        return self._take(self._detokenizer.flush(), last=True)
+
+    def _take(self, piece: str, last: bool = False) -> str:
+        if self.stopped:
+            return ""
+        said, self._held = self._held + piece, ""
+        if found := [at for stop in self._stops if (at := said.find(stop)) >= 0]:
+            self.stopped, said = True, said[: min(found)]
+        elif not last:
+            hold = max((overlap(said, stop) for stop in self._stops), default=0)
+            said, self._held = said[: len(said) - hold], said[len(said) - hold :]
+        self.text += said
+        return said
 
     def pieces(self, tokens: Iterable[int]) -> Iterator[str]:
         """Yield the text of tokens as it comes, to its end or a stop string."""

@@ -1,4 +1,4 @@
-"""From ids that arrive one by one to text that can be shown: whole characters, up to a stop string."""
+"""From ids that arrive one by one to text that can be shown: whole characters."""
 
 from collections.abc import Sequence
 
@@ -79,35 +79,6 @@ class Detokenizer:
         new, self._given = text[self._given :], max(0, self._given - len(text))
         del self._pending[:count]
         return new
-
-
-class Until:
-    """Text of ids that arrive one by one, up to a stop string; what may become one is held back."""
-
-    def __init__(self, text: Detokenizer, stops: Sequence[str]) -> None:
-        self._text, self._stops = text, [stop for stop in stops if stop]
-        self._held = ""
-        self.stopped = False
-
-    def push(self, token: int) -> str:
-        """Take one id; return the text that no later id can change or stop."""
-        return self._take(self._text.push(token))
-
-    def flush(self) -> str:
-        """Return what was held back."""
-        return self._take(self._text.flush(), last=True)
-
-    def _take(self, piece: str, last: bool = False) -> str:
-        if self.stopped:
-            return ""
-        said = self._held + piece
-        found = [at for stop in self._stops if (at := said.find(stop)) >= 0]
-        if found:
-            self.stopped, self._held = True, ""
-            return said[: min(found)]
-        hold = 0 if last else max((overlap(said, stop) for stop in self._stops), default=0)
-        self._held = said[len(said) - hold :]
-        return said[: len(said) - hold]
 
 
 def pieces(tokenizer: Tokenizer, ids: Sequence[int]) -> list[str]:

@@ -15,8 +15,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from infinipot.errors import InputError
+from infinipot.reading.answer import AnswerText
 from infinipot.testing.tokenizer import END, ByteTokenizer
-from infinipot.text.detokenize import Detokenizer, Until
+from infinipot.text.detokenize import Detokenizer
 from infinipot.text.files import blocks_of, check_regular, decoded, read_text
 from infinipot.text.tokenizer import CHAT_ASK_BEFORE, PLAIN, Frame, Tokenizer
 from infinipot.text.windows import Encoded, encode_windows
@@ -205,7 +206,7 @@ def test_byte_tokenizer_frames_are_plain_to_see() -> None:
 
 @given(st.text("abx", max_size=30), st.lists(st.text("abx", min_size=1, max_size=4), max_size=3))
 def test_text_ends_before_the_first_stop_and_nothing_of_it_is_shown(text: str, stops: list[str]) -> None:
-    until = Until(Detokenizer(ByteTokenizer()), stops)
+    until = AnswerText(ByteTokenizer(), stops)
     shown = []
     for token in text.encode():
         shown.append(until.push(token))
