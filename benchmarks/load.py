@@ -173,8 +173,8 @@ def beside(part: str, told: dict, limit: float) -> dict:
     return json.loads(lines[-1][7:]) if lines else {"failed": (done.stderr or done.stdout)[-1500:]}
 
 
-def served(args: argparse.Namespace, parts: list[str], sizes: list[int], folder: Path) -> dict:
-    """Run the parts that need a server, on one."""
+def served(args: argparse.Namespace, parts: list[str], sizes: list[int], folder: Path, found: dict) -> None:
+    """Run the parts that need a server, on one; what is found is written down after each."""
     settings = {"slots": args.clients, "conversations": args.spare, "queue": 2 * args.clients}
     settings |= {"capacity": args.capacity, "recall": args.recall, "device": args.device}
     settings |= {"slowdown": args.slowdown} if args.slowdown else {}
@@ -183,7 +183,7 @@ def served(args: argparse.Namespace, parts: list[str], sizes: list[int], folder:
     bytes_a_token = BYTES_A_TOKEN.get(args.random, 4.0 if args.random else 4.4)
     log = args.out.with_suffix(".log")
     began, server = time.monotonic(), Server(told, folder, log)
-    found: dict = {"server": told}
+    found["server"] = told
     try:
         server.wait(args.limit)
         found["start_s"] = round(time.monotonic() - began, 1)
@@ -204,7 +204,6 @@ def served(args: argparse.Namespace, parts: list[str], sizes: list[int], folder:
     finally:
         found["server_exit"] = server.stop()
         found["server_log"] = [line[24:] for line in log.read_text().splitlines()][-20:]
-    return found
 
 
 def options() -> argparse.ArgumentParser:
@@ -247,9 +246,10 @@ def main() -> None:
         print("bench ...", flush=True)
         told = {"documents": args.clients, "capacity": args.capacity, "tokens": args.tokens}
         found["bench"] = beside("bench", {**named, **told, "fuse": args.fuse}, args.limit)
+        args.out.write_text(json.dumps(found, indent=1) + "\n")
     if on_server := [part for part in parts if part not in ("bench", "whole")]:
         with tempfile.TemporaryDirectory() as name:
-            found |= served(args, on_server, sizes, Path(name))
+            served(args, on_server, sizes, Path(name), found)
     if "whole" in parts:
         print("whole ...", flush=True)
         told = {"lengths": sizes, "read_up_to": args.read_up_to, "limit": args.limit}

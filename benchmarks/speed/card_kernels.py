@@ -16,14 +16,9 @@ WEIGHTS = {"qkv": (6144, 4096), "o": (4096, 4096), "gate and up": (28672, 4096),
 TILES = ((16, 4, 512), (32, 2, 512), (32, 4, 512), (32, 4, 1024), (32, 8, 512), (64, 4, 512))
 """Columns a program computes, groups it reads at a time, programs wanted."""
 ONE_TILES = (
-    (32, 2, 1024),
-    (32, 4, 1024),
-    (64, 2, 1024),
-    (64, 4, 1024),
-    (64, 2, 2048),
-    (128, 2, 1024),
-    (128, 1, 2048),
-)
+    (64, 2, 1024), (64, 4, 1024), (128, 1, 2048), (128, 2, 1024), (128, 2, 2048), (128, 4, 1024),
+    (256, 1, 1024), (256, 2, 1024),
+)  # fmt: skip
 """The same for one token on weights in 4 bits."""
 DOCUMENTS, SLOTS = 64, 4096
 COPIES = 4  # of a weight: more than the cache holds

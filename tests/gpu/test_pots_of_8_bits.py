@@ -51,7 +51,7 @@ def test_a_chunk_and_what_it_attends_to() -> None:
         with plain_torch():
             wanted = twin.append(keys, values)
         for own, other in zip(found, wanted, strict=True):
-            assert relative(own, other) < 0.005
+            assert relative(own, other) < 0.0005
             assert torch.equal(own[:, :, fill:], other[:, :, fill:])
         for name in ("keys", "values"):
             mine, theirs = (getattr(x, name)[:, :, : fill + count].int() for x in (one, twin))
@@ -112,18 +112,19 @@ def test_keeping_slots_of_all_layers() -> None:
 
 
 def test_kernels_keep_nearly_what_plain_torch_keeps() -> None:
-    """8 bits move some slots and kernels move some: both together no more than one after the other."""
+    """8 bits move slots, by kernels no more than by plain torch: over several texts, since models waver."""
     on = model(torch.bfloat16, head_dim=128)
-    fast, slow = reader(on, bits=8), reader(on, plain=True, bits=8)
-    sixteen, exact = reader(on), reader(on, plain=True)
-    ids = tokens(6000)
-    for one in (fast, sixteen):
-        read(one, ids)
-    with plain_torch():
-        for one in (slow, exact):
-            read(one, ids)
-    shares = [slots_in_common(one, exact) for one in (fast, slow, sixteen)]
-    assert shares[0] >= shares[1] * shares[2] - 0.05, shares
+    shares = [0.0, 0.0]
+    for seed in range(4):
+        fast, slow = reader(on, bits=8), reader(on, plain=True, bits=8)
+        exact, ids = reader(on, plain=True), tokens(3000, seed)
+        read(fast, ids)
+        with plain_torch():
+            read(slow, ids)
+            read(exact, ids)
+        shares[0] += slots_in_common(fast, exact) / 4
+        shares[1] += slots_in_common(slow, exact) / 4
+    assert shares[0] >= shares[1] - 0.05, shares
     assert fast.pot.nbytes < 0.45 * exact.pot.nbytes
 
 

@@ -168,6 +168,7 @@ def test_what_is_above_the_bound_is_refused_and_the_server_goes_on() -> None:
         wanted = [await answer(scheduler, text) for text in TEXTS[:3]]
         card = scheduler.memory.card
         assert card is not None
+        beside = card.beside()  # other processes' memory too, which may grow
         with contextlib.suppress(torch.cuda.OutOfMemoryError):
             torch.empty(scheduler.memory.bound, dtype=torch.uint8, device=DEVICE)
             raise AssertionError("more than the bound was given out")
@@ -182,7 +183,7 @@ def test_what_is_above_the_bound_is_refused_and_the_server_goes_on() -> None:
         hogs.clear()
         assert await asyncio.gather(*(answer(scheduler, text) for text in TEXTS[:3])) == wanted
         assert scheduler.slots.busy == 0
-        assert card.held() + card.beside() <= scheduler.memory.bound
+        assert card.held() + beside <= scheduler.memory.bound
 
     serving(work, slots=4)
 

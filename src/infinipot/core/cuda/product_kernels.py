@@ -11,6 +11,7 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
+HALF = {torch.bfloat16: tl.bfloat16, torch.float16: tl.float16}
 LEAST_ROWS = 16  # of a product: what the matrix units take
 COLUMNS = 32  # of the output a program computes
 AT_ONCE = 4  # groups that a program reads at a time
@@ -71,10 +72,10 @@ def _product(
 
 @triton.jit
 def _one_row(
-    x, words, scale, least, out, columns, width, splits,
-    G: tl.constexpr, LEAST: tl.constexpr, N: tl.constexpr, U: tl.constexpr,
+    fours, words, scale, least, out, columns, width, splits,
+    KIND: tl.constexpr, G: tl.constexpr, LEAST: tl.constexpr, N: tl.constexpr, U: tl.constexpr,
 ):  # fmt: skip
-    """The same for one row and 4 bits, eight values to a word.
+    """The same for one row and 4 bits, eight values to a word, whose x lie in two pieces of four.
 
     Four bits below the exponent of 128 are the number 128 + value: no conversion is needed, and 128 times the
     sum of x is taken away again with the least value.
@@ -89,12 +90,15 @@ def _one_row(
             at = group * columns + column
             held = tl.load(words + at.to(tl.int64)[:, None] * (G // 8) + word, mask=known[:, None], other=0)
             part, amount = tl.zeros((N, G // 8), tl.float32), tl.zeros((G // 8,), tl.float32)
-            for place in tl.static_range(8):  # byte by byte: first the low half, then the high one
-                from_x = group * G + (place % 2) * (G // 2) + word * 4 + place // 2
-                value = tl.load(x + from_x, mask=from_x < width, other=0.0).to(tl.float32)
-                bits = (held << 16 - 4 * place) if place <= 4 else (held >> 4 * place - 16)
-                part += ((bits & 0x000F0000) | 0x43000000).to(tl.float32, bitcast=True) * value[None, :]
-                amount += value
+            for half in tl.static_range(2):
+                from_x = group * (G // 4) + half * (G // 8) + word
+                four = tl.load(fours + from_x, mask=from_x < width // 4, other=0)
+                for byte in tl.static_range(4):
+                    value = (four >> 16 * byte).to(tl.int16).to(KIND, bitcast=True).to(tl.float32)
+                    place = 8 * byte + 4 * half
+                    bits = (held << 16 - place) if place <= 16 else (held >> place - 16)
+                    part += ((bits & 0x000F0000) | 0x43000000).to(tl.float32, bitcast=True) * value[None, :]
+                    amount += value
             size = tl.load(scale + at, mask=known, other=0.0).to(tl.float32)
             low_end = -128.0 * size
             if LEAST:
@@ -119,19 +123,21 @@ def product(x: Tensor, data: Tensor, scale: Tensor, least: Tensor | None, group:
     """x [rows, K] times a grouped weight [N, K], for few rows. Oracle: `Grouped.unpacked` and a product."""
     rows, width = x.shape
     columns, four = data.shape[1], data.dtype == torch.uint8
-    alone = rows == 1 and four
+    alone = rows == 1 and four and x.data_ptr() % 8 == 0
     own, at_once, programs = (
         (ONE_COLUMNS, ONE_AT_ONCE, ONE_PROGRAMS) if alone else (COLUMNS, AT_ONCE, PROGRAMS)
     )
     blocks = triton.cdiv(columns, own)
-    splits = max(1, min(8, programs // blocks, width // group // at_once))
+    splits = max(1, min(16, programs // blocks, width // group // at_once))
     out = torch.empty(rows, columns, dtype=x.dtype, device=x.device)
     parts = out if splits == 1 else torch.empty(splits, rows, columns, dtype=torch.float32, device=x.device)
     x, ends = x.contiguous(), scale if least is None else least
     kinds = {"G": group, "LEAST": least is not None, "N": own, "U": at_once, "num_warps": 4}
     if alone:
-        words = data.view(torch.int32)
-        _one_row[(blocks, splits)](x, words, scale, ends, parts, columns, width, splits, **kinds)
+        fours, words, kind = x.view(torch.int64), data.view(torch.int32), HALF[x.dtype]
+        _one_row[(blocks, splits)](
+            fours, words, scale, ends, parts, columns, width, splits, KIND=kind, **kinds
+        )
     else:
         _product[(blocks, splits)](
             x, data, scale, ends, parts, rows, columns, width, splits,
