@@ -16,6 +16,7 @@ PURE, PASSAGES, BOTH = (
     "infinipot 4096 recall=1024 general",
 )
 CELL = "{:.1f} ({:.0f} to {:.0f})"
+JUDGED = "infinipot 4096 recall=1024 judge=1024 general"
 WORDS = "infinipot 4096 recall=1024 judge=0 general"
 LONGBENCH = {
     "pure pot": PURE,
@@ -118,8 +119,12 @@ def _judged(says: partial[None]) -> None:
     pairs = [row["score"] - there[row["example"]] for row in plain.cell(PASSAGES).rows]
     says("by rows {:.1f} fewer ({:.1f} to {:.1f} fewer),", *three(bootstrapped(pairs)))
     others = [rows_of(f"recall/{name}").right(PASSAGES) for name in ("judged-paraphrase", "paraphrase")]
-    says("and {} of {} statements in other words either way.", *others[0], holds=others[0] == others[1])
-    says("with recall and `--judge`: {} of {}.", *rows_of("recall/judged-essays").right(BOTH))
+    says("and {} of {} statements in other words where words alone found {}.", *others[0], others[1][0])
+    talks = rows_of("recall/locomo")
+    mean, low, high = talks.less(JUDGED, BOTH)
+    says(f"On LoCoMo the pot with recall has {CELL} with it,", *talks.mean(JUDGED))
+    says("{:.1f} more by rows than without ({:.1f} fewer to {:.1f} more).", mean, -low, high)
+    says("with recall and `--judge`: {} of {}.", *rows_of("recall/judged-essays").right(JUDGED))
     again = [
         rows_of(f"recall/again-{size}").mean("infinipot 4096 recall=all general") for size in ("16k", "128k")
     ]

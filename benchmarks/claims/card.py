@@ -1,0 +1,48 @@
+"""What docs/results.md and docs/serving.md say of one card: speed with today's code, a server of 64 slots."""
+
+from __future__ import annotations
+
+from functools import partial
+
+from claims.checks import Says
+from claims.raw import document
+
+GB = 1e9
+
+
+def claimed(says: Says) -> None:
+    _today(partial(says, "docs/results.md"))
+    _served(partial(says, "docs/serving.md"))
+
+
+def _today(says: partial[None]) -> None:
+    both = [document(f"card/{name}.json") for name in ("read", "read-fp8")]
+    for words, name in (
+        ("| first token | {:.2f} s | {:.2f} s |", "first_token_s"),
+        ("| a decoded token | {:.2f} ms | {:.2f} ms |", "decode_ms"),
+        ("| memory reserved beyond the weights | {:.2f} GB | {:.2f} GB |", "reserved_gb"),
+        ("| the weights | {:.1f} GB | {:.1f} GB |", "weights_gb"),
+    ):
+        says(words, *(one[name] for one in both))
+    many = document("card/documents.json")
+    words = "64 documents answered at once in bfloat16: {:,.0f} tokens/s, {:.0f}% of what"
+    says(words, many["tokens_s"], 100 * many["share_of_bound"])
+
+
+def _served(says: partial[None]) -> None:
+    both = [document(f"load-card-{name}.json") for name in ("qwen", "8b")]
+    texts, again = ([one["many"][part] for one in both] for part in ("texts", "again_1"))
+    says("| from the start to ready | {:.0f} s | {:.0f} s |", *(one["start_s"] for one in both))
+    counts = [number for one in texts for number in (one["answered"], one["requests"], one["seconds"])]
+    says("| texts read and answered | {} of {} in {:.0f} s | {} of {} in {:.0f} s |", *counts)
+    words = "| all ask again: tokens/s while all answer | {:,.0f} | {:,.0f} |"
+    says(words, *(one["tokens_s_all_answering"] for one in again))
+    words = "| time between two tokens then, p95 | {:.1f} ms | {:.1f} ms |"
+    says(words, *(one["gap_p95_ms"] for one in again))
+    says("| first token then, median | {:.1f} s | {:.1f} s |", *(one["first_p50_s"] for one in again))
+    held = [one["many"]["memory"] for one in both]
+    sizes = [one[name] / GB for one in held for name in ("most_bytes", "memory_bound_bytes")]
+    words = "| memory at most, of the bound printed | {:.1f} of {:.1f} GB | {:.1f} of {:.1f} GB |"
+    says(words, *sizes, holds=all(one["within_bound"] for one in held))
+    each = [one["first_p50_s"] / one["requests"] for one in again]
+    says("some {:.2f} s each, one after the other", round(sum(each) / 2 * 20) / 20)
