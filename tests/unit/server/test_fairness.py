@@ -267,3 +267,21 @@ def test_a_question_begins_in_a_step_in_which_no_text_is_read(tmp_path: Path) ->
             assert isinstance([event async for event in upload][-1], Kept)
 
     go(work)
+
+
+def test_of_many_who_ask_at_once_the_first_has_an_answer_before_the_last_is_read(tmp_path: Path) -> None:
+    seen: list[int] = []
+
+    async def work() -> None:
+        async with serving(tmp_path, slots=24, queue=24) as (scheduler, model):
+            model.may.clear()
+            model.fails = lambda tokens: seen.append(tokens)  # type: ignore[func-returns-value]
+            asked = [asyncio.ensure_future(served(scheduler, chat(f"question {n}"))) for n in range(24)]
+            await asyncio.sleep(0.2)
+            model.may.set()
+            answers = await asyncio.gather(*asked)
+            assert all(isinstance(events[-1], Answered) for _, events in answers)
+
+    go(work)
+    last = max(at for at, tokens in enumerate(seen) if tokens > 1)
+    assert 1 in seen[:last]

@@ -200,7 +200,8 @@ class Scheduler:
     def _read(self, chunk: int, answering: bool) -> int:
         """One forward pass for each request that reads; while others answer, in turns, a chunk in all.
 
-        In a step in which no text is read a question that just came is. Returns how many tokens were read.
+        A pass of fewer tokens than the smallest chunk counts as one: it takes as long. In a step in which no
+        text is read a question that just came is. Returns how many tokens were read.
         """
         reading = [one for one in self._running if one.sequence is None and one.waits is None]
         reading, read = [one for one in reading if chunk or one.is_new_question], 0
@@ -208,7 +209,8 @@ class Scheduler:
             running.reader.session.block = chunk or self._pace.least
             before, running.turn = running.reader.pot.tokens, next(self._turns)
             self._advance(running, lambda: None)
-            read += max(1, running.reader.pot.tokens - before)
+            read += max(self._pace.least, running.reader.pot.tokens - before)
+            answering = answering or running.sequence is not None
             if answering and read >= chunk:
                 break
         return read
