@@ -2,8 +2,9 @@
 
     python benchmarks/held.py --model smollm2 --capacity 2048 --length 1m --depth 0.5 --seed 1048626
 
-Answers are asked for twice each time, settled and not (ADR 4): does a key that is not told get lost, or is it
-there and not read out? `held` is the share of its sentence that is there, the mean over layers and heads.
+Every question is asked twice, with the text's end distilled and raw (`tail`, ADR 4): is a key that is not
+told lost, or is it there and not read out? `held` is the share of its sentence that is there, the mean over
+layers and heads.
 """
 
 from __future__ import annotations

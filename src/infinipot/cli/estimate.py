@@ -43,7 +43,7 @@ class Estimate:
 
 
 def rounded(count: float) -> int:
-    """Return a number with two digits that are not nought."""
+    """Return a number rounded to its first two digits."""
     size = 10 ** max(0, len(str(int(count))) - 2)
     return int(round(count / size) * size)
 

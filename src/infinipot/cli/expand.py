@@ -58,7 +58,7 @@ def with_options(*options: Option) -> Callable[[Command], Command]:
 
         @wraps(command)
         def run(ctx: typer.Context, **arguments: Any) -> None:
-            given = settled(ctx, options, {option.name: arguments.pop(_named(option)) for option in options})
+            given = resolved(ctx, options, {option.name: arguments.pop(_named(option)) for option in options})
             own = arguments | ({"ctx": ctx} if "ctx" in taken else {})
             try:
                 command(**own, given=given)
@@ -74,7 +74,7 @@ def with_options(*options: Option) -> Callable[[Command], Command]:
     return decorate
 
 
-def settled(ctx: typer.Context, options: Iterable[Option], values: dict[str, Any]) -> Given:
+def resolved(ctx: typer.Context, options: Iterable[Option], values: dict[str, Any]) -> Given:
     """Return the values of a command's options: typed, of a variable, of the file, or as declared."""
     config, tree, where = Config.load(), tree_of(ctx.find_root().command), {}
     config.check(tree)

@@ -25,11 +25,11 @@ NAME = Option("name", str, None, "The pot's name.", shown="the file's")
 @with_options(STORE, JSON)
 def list_pots(*, given: Given) -> None:
     """List the pots that are kept."""
-    shop = open_store(given["store"])
-    rows = {name: _card(shop, name) for name in shop.names()}
+    store = open_store(given["store"])
+    rows = {name: _card(store, name) for name in store.names()}
     if given["json"] or not rows:
-        told = {"store": shop.where, "pots": [_told(name, card) for name, card in rows.items()]}
-        none = f"no pots in {shop.where}: keep one with `infinipot read --file F --save NAME`"
+        told = {"store": store.where, "pots": [_told(name, card) for name, card in rows.items()]}
+        none = f"no pots in {store.where}: keep one with `infinipot read --file F --save NAME`"
         say(given["json"], told, none)
         return
     from rich.text import Text
@@ -85,10 +85,10 @@ def bring(path: Exported, *, given: Given) -> None:
     say(given["json"], _told(name, card), f"pot '{name}' is there: {card.title}")
 
 
-def _card(shop: PotStore, name: str) -> Card | StoreError:
+def _card(store: PotStore, name: str) -> Card | StoreError:
     """A pot's card, or why there is none: one bad file must not hide the others."""
     try:
-        return shop.card(name)
+        return store.card(name)
     except StoreError as error:
         return error
 

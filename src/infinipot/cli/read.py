@@ -28,12 +28,12 @@ def read(*, given: Given) -> None:
     from infinipot.store.match import card_of
 
     catalyst_text(given["catalyst"] or "general")
-    name, shop = target(given), open_store(given["store"])
+    name, store = target(given), open_store(given["store"])
     text = g.Text.of_files(given)
-    with shop.lock(name):  # from before the first token on: nobody reads an hour for nothing
-        kept = g.find(given, shop, name) if given["append"] is not None else None
+    with store.lock(name):  # from before the first token on: nobody reads an hour for nothing
+        kept = g.find(given, store, name) if given["append"] is not None else None
         if kept is None:
-            shop.refuse(name, given["replace"])
+            store.refuse(name, given["replace"])
         asked = kept.recipe() if kept else g.recipe_of(given)
         clock = [time.perf_counter()]
         engine, recipe = g.opened(given, kept, asked)
@@ -52,19 +52,19 @@ def read(*, given: Given) -> None:
         told = called, source.digest.hexdigest(), source.bytes, before
         card = card_of(engine, recipe, reader, *told, "int8" if packed else "exact")
         replaced = given["replace"] or kept is not None
-        card = shop.save(name, reader.state(), card, replaced, reader.archive)
+        card = store.save(name, reader.state(), card, replaced, reader.archive)
         if problem := reader.archive and (reader.archive.problem or reader.archive.unkept):
             note(f"{problem}: nothing of this pot will be recalled")
     clock.append(time.perf_counter())
     if given["json"]:
         phases = costs(reader, ("load", "read", "save"), clock)
         more = {"tokens_added": card.tokens_read - before.tokens_read} if before else {}
-        print_json({"pot": name, "store": shop.where, **card.to_json(), **more, **phases})
+        print_json({"pot": name, "store": store.where, **card.to_json(), **more, **phases})
     else:
         if before:
             added = f"{card.tokens_read - before.tokens_read:,} tokens of {named}"
             print(f"added {added} to pot '{name}', which has read {card.tokens_read:,} in all")
-        print(f"pot '{name}' is kept in {shop.where} ({card.bytes / 1e6:,.1f} MB)")
+        print(f"pot '{name}' is kept in {store.where} ({card.bytes / 1e6:,.1f} MB)")
         note(summary(reader, recipe))
 
 

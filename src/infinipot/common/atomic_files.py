@@ -32,7 +32,7 @@ def failing_to(
 
 
 def reason(error: OSError) -> str:
-    """Say why, without where."""
+    """Return the operating system's reason in words, without the path."""
     known = {FileNotFoundError: "there is no such file", IsADirectoryError: "it is a directory"}
     return known.get(type(error)) or (error.strerror or str(error)).lower()
 

@@ -33,7 +33,7 @@ class Rows:
         return starts[:, None] + torch.arange(count, device=device)
 
     def append(self, layer: int, keys: Tensor, values: Tensor) -> tuple[Tensor, Tensor]:  # noqa: ARG002
-        """Nothing yet: rows have no common slots, so `attend` writes and reads each by itself."""
+        """Return new keys and values as they are: `attend` writes them, since rows have no common slots."""
         return keys, values
 
     def attend(self, layer: int, queries: Tensor, keys: Tensor, values: Tensor, spec: LogitSpec) -> Tensor:
@@ -47,7 +47,7 @@ class Rows:
 
 
 class FixedRows(Rows):
-    """The same without telling the pots: their own numbers are set right afterwards.
+    """Rows at shapes and addresses that never change; the pots count what is written only afterwards.
 
     state [3 + n L, N]: tokens, fills, positions less fills, and where the keys of every layer begin, then the
     values and, in pots of 8 bits, scales and offset. A row whose fill is the number of slots is padding:

@@ -102,7 +102,7 @@ def novelty(
 def novelty_by_parts(
     hidden: Tensor, targets: Tensor, parts: Iterable[tuple[int, Tensor]], softcap: float | None = None
 ) -> Tensor:
-    """The same where the head comes in parts: the first row of each, and rows [n, H] valid until the next.
+    """`novelty` with a head that comes in parts: the first row of each, and rows [n, H] valid until the next.
 
     Every part is used for all tokens, so that a head that is unpacked part by part is unpacked once.
     """

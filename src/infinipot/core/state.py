@@ -51,6 +51,6 @@ class State:
 
 
 def joined(parts: Mapping[str, State]) -> State:
-    """Put states under names."""
+    """Return several states as one; `State.part` gives each out again by its name."""
     tensors = {f"{name}.{key}": t for name, part in parts.items() for key, t in part.tensors.items()}
     return State(tensors, {name: dict(part.numbers) for name, part in parts.items()})

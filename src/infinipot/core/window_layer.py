@@ -67,7 +67,7 @@ class WindowLayer:
         return list(self.mark())
 
     def state(self) -> State:
-        """Return its content."""
+        """Return the window's content."""
         names = ("keys", "values", "anchors", "turned")
         return State({name: getattr(self, name) for name in names} if self.keys.numel() else {})
 

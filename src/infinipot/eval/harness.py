@@ -195,7 +195,7 @@ _registry.register_model("infinipot")(InfiniPotLM)
 
 
 def _batches(wanted: Sequence[Generation], most: int) -> list[list[int]]:
-    """Requests that want the same, at most so many at a time; a drawn answer, with its seed, is alone."""
+    """Return the places of requests with the same settings, `most` at a time; drawn answers have seeds."""
     groups = defaultdict[Generation, list[int]](list)
     for index, one in enumerate(wanted):
         groups[one].append(index)

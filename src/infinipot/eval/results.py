@@ -30,7 +30,7 @@ AT_THE_END = "nothing until the prompt ends"  # what such a recipe keeps is chos
 
 @dataclass(frozen=True)
 class Run:
-    """One folder."""
+    """A run as its folder has it."""
 
     manifest: Manifest
     rows: list[Row]

@@ -154,7 +154,7 @@ class Pots:
         return {"pot": given["pot"], "passages": [_placed(passage) for passage in found]}
 
     def close(self) -> None:
-        """Wait for nothing more."""
+        """Do not wait for the model any longer."""
         self._background.shutdown(wait=False, cancel_futures=True)
 
     def _documents(self, given: dict[str, Any], notes: list[str]) -> Documents:
@@ -206,7 +206,7 @@ class Pots:
 
 
 def _log_failure(loading: "Future[Any]") -> None:
-    """Tell whoever started the server; a caller is told at the call."""
+    """Write to the log why the model was not loaded; a caller is told at the call."""
     if not loading.cancelled() and (error := loading.exception()):
         log.error("infinipot: %s", error)
 

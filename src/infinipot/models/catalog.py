@@ -42,7 +42,7 @@ class Release:
 
 
 def _parts(count: int, size: int, step: int, wheel: str, file: str) -> tuple[Part, ...]:
-    """Return `count` parts of `step` bytes, the last one shorter; names hold {n}, or {i} from nought."""
+    """Return `count` parts of `step` bytes, the last one shorter; names hold {n}, from 1, or {i}, from 0."""
     found = []
     for i in range(count):
         distribution, version = wheel.format(n=i + 1).split("==")

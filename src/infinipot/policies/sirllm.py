@@ -46,5 +46,5 @@ class SirLLM(ScoredPolicy):
         return evidence.novelty.masked_fill(evidence.ends(first, latest), torch.inf)
 
     def aged(self, novelty: Tensor) -> Tensor:
-        """Kept slots fade."""
+        """Multiply the kept slots' surprise by `decay`."""
         return novelty * self.decay

@@ -119,7 +119,7 @@ class Recording:
 
     @property
     def nbytes(self) -> int:
-        """Bytes it takes now."""
+        """Bytes that the recording takes now."""
         scores = sum(found.nbytes for found in self.catalyst if found is not None)
         return int(self._dropped.nbytes + scores + sum(part.nbytes for part in self._novelty))
 

@@ -42,12 +42,12 @@ class HeadAndTail:
         return [*self.first[:half], *list(self.last)[len(self.last) - half :]]
 
     def state(self) -> dict[str, object]:
-        """Return it as data."""
+        """Return both ends as data."""
         return {"total": self.total, "first": list(self.first), "last": list(self.last)}
 
     @classmethod
     def restored(cls, state: object, most: int) -> Self:
-        """Return it from data, which may come from a stranger."""
+        """Return both ends from data, which may come from a stranger."""
         told = state if isinstance(state, dict) else {}
         total, first, last = (told.get(name) for name in ("total", "first", "last"))
         if type(total) is not int or not _is_tokens(first) or not _is_tokens(last):

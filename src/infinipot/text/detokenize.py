@@ -39,7 +39,7 @@ class Detokenizer:
         if text.endswith(_UNFINISHED):
             return self._give(text[:-1])
         new = self._give(text)
-        self._settle(token, text)
+        self._set_anchor(token, text)
         return new
 
     def flush(self) -> str:
@@ -55,7 +55,7 @@ class Detokenizer:
         new, self._given = text[self._given :], max(self._given, len(text))
         return new
 
-    def _settle(self, token: int, text: str) -> None:
+    def _set_anchor(self, token: int, text: str) -> None:
         """Forget the pending ids, whose text is whole, once there is an anchor to go on from."""
         alone = self._decode([token])
         if alone and _UNFINISHED not in alone:

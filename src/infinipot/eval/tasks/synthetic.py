@@ -39,7 +39,7 @@ class Trial(NamedTuple):
 
 
 class Drawn(NamedTuple):
-    """What is asked about, the right answers, and what makes a text of at most so many tokens of a count."""
+    """What is asked about, the right answers, and a function that makes a text of a number of tokens."""
 
     asked: str
     answers: tuple[str, ...]
@@ -93,7 +93,7 @@ class Synthetic(ABC):
 
 
 def fitted(build: Callable[[int], str], least: int, count: Count, tokens: int) -> str:
-    """Return a text of nearly so many tokens and no more, unless the least number of parts has more."""
+    """Return a text that nearly has `tokens`, and no more unless even the `least` number of parts has."""
     best = build(least)
     fixed, more = count(best), _FIRST  # more parts than the least
     for _ in range(_ROUNDS):  # tokens of a part vary, so measure and correct

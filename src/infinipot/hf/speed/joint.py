@@ -30,7 +30,7 @@ class Joint:
         self.left = 0  # modules that have not asked yet
 
     def product(self, x: Tensor) -> Tensor:
-        """All outputs in one."""
+        """Return the outputs of all modules side by side."""
         return F.linear(x, self.weight, self.bias)
 
     def output(self, x: Tensor, index: int) -> Tensor:
@@ -46,7 +46,7 @@ class Joint:
 
 
 class Part(nn.Linear):
-    """One of them."""
+    """One of the linear modules whose weights a `Joint` holds."""
 
     def __init__(self, of: nn.Linear, joint: Joint, index: int) -> None:
         nn.Module.__init__(self)

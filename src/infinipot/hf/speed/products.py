@@ -61,12 +61,12 @@ class PackedJoint(Joint):
         self.weight, self.bias = torch.empty(0), None  # laid out anew: not held twice
 
     def product(self, x: Tensor) -> Tensor:
-        """All outputs in one."""
+        """Return the outputs of all modules side by side."""
         return self.packed(x)
 
 
 class Product(nn.Module):
-    """Stands for one of them."""
+    """One of the linear modules whose weights a `PackedJoint` holds."""
 
     def __init__(self, joint: Joint, index: int) -> None:
         super().__init__()

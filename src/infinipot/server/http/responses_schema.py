@@ -45,7 +45,7 @@ class InputCall(Body):
 
 
 class CallOutput(Body):
-    """What that function returned."""
+    """What a function that was called returned."""
 
     type: Literal["function_call_output"]
     call_id: Name

@@ -29,7 +29,7 @@ class Target:
         raise _DoctypeError
 
     def close(self) -> None:
-        """End."""
+        """End the file; the parser asks for this method."""
 
 
 class Styles(Target):
