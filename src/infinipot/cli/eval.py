@@ -12,13 +12,14 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from infinipot.cli import given as g
+from infinipot.cli.estimate import span
 from infinipot.cli.expand import Given, with_options
 from infinipot.cli.screen import BAR, ELAPSED, LEFT, bars, draw, note, plain_table, print_json
 from infinipot.common.suggest import find
 from infinipot.errors import ConfigError
 from infinipot.eval.tasks.task import ALL, PARTS, make, task_options, tasks
 from infinipot.recipes.option import Option
-from infinipot.recipes.options import CHOICE, DECLARED, ENGINE, FORMAT, JSON, RECIPE, SET
+from infinipot.recipes.options import CHOICE, COMPUTING, DECLARED, ENGINE, FORMAT, JSON, RECIPE, SET
 
 if TYPE_CHECKING:
     from infinipot.eval.evaluate import Step, Workers
@@ -112,8 +113,7 @@ def _workers(given: Given) -> "Workers":
     from infinipot.engine import open_engine
     from infinipot.eval.ray_engine import RayWorkers
 
-    held = {"weights": given["weights"], "threads": given["threads"]}
-    load = partial(open_engine, given["model"], given["device"], given["dtype"], fused=True, **held)
+    load = partial(open_engine, given["model"], **given.of(COMPUTING), fused=True)
     return RayWorkers(load, given["address"], given["workers"])
 
 
@@ -149,8 +149,7 @@ def _lines(steps: "Iterator[Step]") -> None:
         elif time.monotonic() - told >= EVERY:
             told = time.monotonic()
             left = (told - started) * (1 - step.work) / max(1e-9, step.work - first)
-            span = f"{left:.0f} s" if left < 90 else f"{left / 60:.0f} min"
-            note(f"{step.done:,} of {step.total:,} rows, about {span} left; {_cell(step)}")
+            note(f"{step.done:,} of {step.total:,} rows, about {span(left)} left; {_cell(step)}")
 
 
 def _cell(step: "Step") -> str:

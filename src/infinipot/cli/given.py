@@ -13,7 +13,7 @@ from infinipot.errors import ConfigError, InputError
 from infinipot.models import catalog
 from infinipot.models.cache import Pull
 from infinipot.recipes.option import Option
-from infinipot.recipes.options import ANSWER, DECLARED, FORMAT, METHOD
+from infinipot.recipes.options import ANSWER, COMPUTING, DECLARED, FORMAT, METHOD
 from infinipot.store import Card, PotStore, open_store
 from infinipot.text.documents import Finder
 from infinipot.text.fetch import Bounds
@@ -43,9 +43,8 @@ def open_engine(given: Given, dtype: str | None = None, fused: bool = False) -> 
             if sign:
                 sign.start()
 
-        wanted = given["model"], given["device"], dtype or given["dtype"]
-        held = {"weights": given["weights"], "threads": given["threads"]}
-        engine = open_engine(*wanted, on_pull=pull, fused=fused, **held)
+        computing = given.of(COMPUTING) | ({"dtype": dtype} if dtype else {})
+        engine = open_engine(given["model"], **computing, on_pull=pull, fused=fused)
     if engine.note:
         note(engine.note)
     return engine

@@ -21,7 +21,7 @@ from infinipot.models.catalog import DEFAULT_MODEL
 from infinipot.reading.answer import AnswerText
 from infinipot.reading.decode import decode
 from infinipot.reading.sampling import Generation
-from infinipot.recipes.options import DECLARED, SIZES
+from infinipot.recipes.options import COMPUTING, DECLARED, SIZES
 from infinipot.recipes.presets import find
 from infinipot.recipes.recipe import Recipe
 
@@ -32,7 +32,7 @@ with needed_for("the lm-eval harness", "harness"):
 TemplateLM: Any = _base.TemplateLM
 Given = Mapping[str, Any]
 PROMPT_TOKENS, MOST = 128, 256
-OWN = ("model", "recipe", "device", "dtype", "prompt_tokens", "batch_size", "max_gen_toks")
+OWN = ("model", "recipe", *(one.name for one in COMPUTING), "prompt_tokens", "batch_size", "max_gen_toks")
 LENGTHS = ("max_gen_toks", "max_new_tokens", "max_tokens", "max_completion_tokens")  # the first one counts
 DRAWS = ("top_p", "top_k", "min_p", "typical_p")  # mean nothing where the likeliest token is taken
 NEUTRAL = {"top_p": 1, "top_k": 0, "min_p": 0, "typical_p": 1, "num_beams": 1, "repetition_penalty": 1}
@@ -45,19 +45,19 @@ class InfiniPotLM(TemplateLM):  # type: ignore[misc]  # lm-eval's class has no t
         self,
         model: str | Engine = DEFAULT_MODEL,
         recipe: str = "infinipot",
-        device: str | None = None,
-        dtype: str = "auto",
         prompt_tokens: int | str = PROMPT_TOKENS,
         batch_size: int | str = 1,
         max_gen_toks: int | str = MOST,
         **options: Any,
     ) -> None:
         super().__init__()
+        given = {one: options.pop(one.name, None) for one in COMPUTING}
+        computing = {one.name: one.parse(str(value)) for one, value in given.items() if value is not None}
         self.recipe = recipe_of(str(recipe), options)
         self.prompt_tokens = whole("prompt_tokens", prompt_tokens)
         self.batch_size = whole("batch_size", batch_size)
         self.max_gen_toks = whole("max_gen_toks", max_gen_toks)
-        self.engine = model if isinstance(model, Engine) else open_engine(str(model), device or "auto", dtype)
+        self.engine = model if isinstance(model, Engine) else open_engine(str(model), **computing)
         self._device = self.engine.model.device
         self._tokenizer = self.engine.tokenizer
         self.tokenizer: Any = getattr(self._tokenizer, "inner", None)  # transformers', which lm-eval knows

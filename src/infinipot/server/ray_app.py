@@ -12,6 +12,7 @@ from ray import serve
 
 from infinipot.engine import Engine, open_engine
 from infinipot.errors import ConfigError
+from infinipot.recipes.options import COMPUTING
 from infinipot.recipes.recipe import Recipe
 from infinipot.server.lifecycle import build_app, engine_and_recipe
 from infinipot.server.settings import Settings
@@ -20,9 +21,8 @@ from infinipot.store import open_store
 
 def build(settings: Settings) -> tuple[Engine, Recipe]:
     """Load the model of the settings, and the recipe it is served with."""
-    where = settings.model, settings.device, settings.dtype
-    load = partial(open_engine, *where, weights=settings.weights, threads=settings.threads)
-    return engine_and_recipe(settings, load)
+    computing = {one.name: getattr(settings, one.name) for one in COMPUTING}
+    return engine_and_recipe(settings, partial(open_engine, settings.model, **computing))
 
 
 def make_app(variables: Mapping[str, str]) -> FastAPI:

@@ -36,6 +36,14 @@ def test_generation_settings() -> None:
         generation({"max_gen_toks": 0})
 
 
+def test_what_the_model_computes_with_is_understood() -> None:
+    assert lm(weights="int4", threads="1", dtype="float32").recipe.config.capacity == 256
+    with pytest.raises(ConfigError, match="weights is 'int5': use auto, int4"):
+        lm(weights="int5")
+    with pytest.raises(ConfigError, match="unknown model argument 'weight': did you mean 'weights'"):
+        lm(weight="int4")
+
+
 def test_arguments_are_texts_or_numbers() -> None:
     made = InfiniPotLM.create_from_arg_obj(
         {
