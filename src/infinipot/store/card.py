@@ -104,12 +104,6 @@ def now() -> str:
     return datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
-def plain(text: str) -> str:
-    """Return a text as a card can hold it: one line that a terminal prints as it is."""
-    shown = "".join(letter if letter.isprintable() else " " for letter in text)
-    return " ".join(shown.split())[:_LONGEST]
-
-
 def joined(first: str, second: str) -> str:
     """Return the digest of a text that was appended to, of the digests of both parts."""
     return hashlib.sha256(f"{first}{second}".encode()).hexdigest()

@@ -15,8 +15,8 @@ from infinipot.models import fingerprint
 from infinipot.reading.reader import Reader
 from infinipot.recipes.recipe import Recipe
 from infinipot.store.base import PotStore
-from infinipot.store.card import EXACT, FORMAT, ROUNDED, Card, Encoding, joined, now, plain
-from infinipot.text.files import title
+from infinipot.store.card import EXACT, FORMAT, ROUNDED, Card, Encoding, joined, now
+from infinipot.text.files import label, title
 
 if TYPE_CHECKING:
     from infinipot.engine import Engine
@@ -48,12 +48,12 @@ def card_of(
 
     `before` is the card of the pot that was read on, where one was; without a name it keeps its title.
     """
-    step, name = reader.progress(), plain(name)
+    step, name = reader.progress(), label(name)
     if before is not None:
         name, size = name or before.title, before.source_bytes + size
         sha256 = joined(before.source_sha256, sha256)
     return Card(
-        model=plain(title(engine.name)),
+        model=label(title(engine.name)),
         weights=fingerprint.weights(engine.model, engine.sample),
         tokenizer=fingerprint.tokenizer(engine.tokenizer),
         rope=fingerprint.rope(reader.pot, engine.model),
@@ -98,7 +98,7 @@ def mismatch(card: Card, engine: "Engine", recipe: Recipe) -> str:
     """Return in one line why a pot cannot be used with an engine and a recipe; empty where it can."""
     if card.format > FORMAT:
         return f"the pot has format {card.format}, newer than {FORMAT}: upgrade infinipot"
-    model = plain(title(engine.name))
+    model = label(title(engine.name))
     if card.weights != fingerprint.weights(engine.model, engine.sample):
         return f"the pot was read by another model ({card.model}, not {model}): load that one"
     ours, dtype = f"than {model} has: load the model's own", fingerprint.dtype(engine.model)
@@ -121,7 +121,7 @@ def _other_recipe(theirs: Mapping[str, Any], ours: Mapping[str, Any]) -> str:
     for name in sorted({*theirs, *ours} - {*_ASIDE}, key=lambda name: (name != "name", name)):
         if theirs.get(name) != ours.get(name):
             what = "recipe" if name == "name" else name
-            told = f"the pot was read with {what} {plain(str(theirs.get(name)))}, not {ours.get(name)}"
+            told = f"the pot was read with {what} {label(str(theirs.get(name)))}, not {ours.get(name)}"
             return f"{told}: use the pot's own, or read the text again"
     return ""
 

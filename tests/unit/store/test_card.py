@@ -9,7 +9,8 @@ import pytest
 import toy_pots as toy
 from infinipot.errors import StoreError
 from infinipot.store import Card
-from infinipot.store.card import FORMAT, joined, plain
+from infinipot.store.card import FORMAT, joined
+from infinipot.text.files import label
 
 
 def test_a_card_survives_json() -> None:
@@ -64,6 +65,6 @@ def test_a_newer_format_says_upgrade_even_if_its_fields_are_unknown() -> None:
 
 
 def test_texts_for_a_card_are_one_printable_line() -> None:
-    assert plain("a\x1b[31m\nb\0  c\u202e ") == "a [31m b c"
-    assert len(plain("x" * 10_000)) == 256
+    assert label("a\x1b[31m\nb\0  c\u202e ") == "a [31m b c"
+    assert len(label("x" * 10_000)) == 256
     assert len(joined(toy.DIGEST, toy.DIGEST)) == 64

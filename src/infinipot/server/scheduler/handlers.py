@@ -23,8 +23,8 @@ from infinipot.server.scheduler.answer_events import AnswerEvents
 from infinipot.server.scheduler.pot_library import PotLibrary
 from infinipot.server.scheduler.slots import Slot
 from infinipot.server.scheduler.tool_calls import CLOSE
-from infinipot.store.card import plain
 from infinipot.text.documents import stored
+from infinipot.text.files import label
 from infinipot.text.tokenizer import Format, Tools
 
 LONG = 100_000  # characters that take some hundredths of a second to be split into tokens
@@ -126,7 +126,7 @@ def _read_into_pot(running: Running, request: requests.ReadIntoPot) -> Steps[req
             del state
             reader.archive = yield running.background(library.archive, request.name, before)
         known = reader.tokens_read
-        text = reader.archived(stored(request.file, request.kind, request.parts, plain(request.title)))
+        text = reader.archived(stored(request.file, request.kind, request.parts, label(request.title)))
         pieces = chain(["\n\n"] if request.append else [], text)
         progress = TextProgress(reader.tokenizer, pieces, size=lambda piece: len(piece.encode()))
         running.handle.put(requests.Reading(reader.progress(), known, known, None, 0.0))
