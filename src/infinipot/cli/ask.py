@@ -8,15 +8,7 @@ import typer
 
 from infinipot.cli import given as g
 from infinipot.cli.expand import Given, with_options
-from infinipot.cli.screen import (
-    costs,
-    note,
-    print_json,
-    show_passages,
-    stream_answer,
-    summary,
-    watch_reading,
-)
+from infinipot.cli.screen import costs, note, print_json, show_passages, stream_answer, summary, watch_reading
 from infinipot.errors import InputError
 from infinipot.reading.catalyst import QUESTION, catalyst_text
 from infinipot.recipes.options import ANSWER, FILES, JSON, READING, SCHEMA, STORE

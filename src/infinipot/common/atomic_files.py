@@ -12,7 +12,6 @@ import stat
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import BinaryIO
 
 from infinipot.errors import InfiniPotError, StoreError
 
@@ -65,13 +64,6 @@ def aside(path: Path) -> Iterator[Path]:
             sync(path.parent)
         finally:
             shutil.rmtree(folder, ignore_errors=True)
-
-
-@contextmanager
-def writing(path: Path) -> Iterator[BinaryIO]:
-    """Write a file aside through a stream; give it its name when the block ends well, else remove it."""
-    with aside(path) as half, half.open("wb") as stream:
-        yield stream
 
 
 def aside_name(name: str) -> str:

@@ -13,7 +13,7 @@ from typing import Any, BinaryIO
 
 from filelock import FileLock, Timeout
 
-from infinipot.common.atomic_files import reason, sync, writing
+from infinipot.common.atomic_files import aside, reason, sync
 from infinipot.errors import ConfigError, InputError
 from infinipot.eval.manifest import FORMAT, Manifest, differences
 from infinipot.eval.tasks.jsonl import DAMAGED, PACKED, open_file
@@ -145,6 +145,6 @@ def _agree(path: Path, manifest: Manifest) -> None:
         manifest = {**old, "cells": {**old["cells"], **manifest["cells"]}, "sessions": sessions}
     elif (path / ROWS).exists():
         raise ConfigError(f"{path} has rows and no {MANIFEST}", field="out", remedy="use another `out`")
-    with writing(path / MANIFEST) as stream:
-        stream.write((json.dumps(manifest, ensure_ascii=False, indent=1) + "\n").encode())
+    with aside(path / MANIFEST) as half:
+        half.write_text(json.dumps(manifest, ensure_ascii=False, indent=1) + "\n", "utf-8", newline="\n")
     (path / MANIFEST).chmod(0o644)  # as rows are: others may report the run

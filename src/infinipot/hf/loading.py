@@ -64,13 +64,8 @@ def load(
         choice = choose_weights(weights, place, kind, index)
         if weights == "auto" and place.type == "cuda":
             choice = choose_what_fits(place, kind, index, count, memory.available(str(place)))
-        _check_fit(
-            name,
-            choice.bytes(count, kind.itemsize, index),
-            choice.how or _named(kind),
-            place,
-            _advice(name, kind),
-        )
+        needed, how = choice.bytes(count, kind.itemsize, index), choice.how or _named(kind)
+        _check_fit(name, needed, how, place, _advice(name, kind))
     try:
         model, tokenizer, sample = read_model(name, source, kind, choice, place)
         model = model.to(place)

@@ -42,9 +42,8 @@ class HeldWords:
     def __init__(self, total: int = 0, places: Iterable[int] = (), ids: Iterable[int] = ()) -> None:
         self.total, self._places, self.ids = total, array("q", places), array("q", ids)
         self._limit = max(LEAST, 2 * len(self.ids))
-        self._look: tuple[Tensor, torch.cuda.Event | None] | None = (
-            None  # which of the first ids stay, and when
-        )
+        # Which of the first ids stay, and when that is known.
+        self._look: tuple[Tensor, torch.cuda.Event | None] | None = None
 
     def __len__(self) -> int:
         return len(self.ids)
@@ -62,11 +61,6 @@ class HeldWords:
             self._begin_look(pot)
             if self._look is not None and self._look[1] is None:
                 self._finish_look()
-
-    def _forget(self, pot: Pot) -> None:
-        """Drop what no head holds, now."""
-        self._begin_look(pot)
-        self._finish_look()
 
     def _begin_look(self, pot: Pot) -> None:
         """Find out which ids stay, without waiting for the device."""
@@ -103,7 +97,8 @@ class HeldWords:
     def state(self, pot: Pot) -> State:
         """Return what of it the pot still holds."""
         self._finish_look()
-        self._forget(pot)
+        self._begin_look(pot)
+        self._finish_look()
         tensors = {"places": torch.tensor(self._places), "ids": torch.tensor(self.ids)}
         return State(tensors, {"total": self.total})
 

@@ -10,16 +10,7 @@ from typing import Any, Literal, Self
 from infinipot.common.sizes import size
 from infinipot.errors import ConfigError, wrong
 
-SWITCHES = {
-    "true": True,
-    "yes": True,
-    "on": True,
-    "1": True,
-    "false": False,
-    "no": False,
-    "off": False,
-    "0": False,
-}
+SWITCHES = dict.fromkeys(("true", "yes", "on", "1"), True) | dict.fromkeys(("false", "no", "off", "0"), False)
 Kind = type[int] | type[float] | type[str] | type[bool] | type[Path]
 
 

@@ -21,17 +21,8 @@ from infinipot.text.files import label, title
 if TYPE_CHECKING:
     from infinipot.engine import Engine
 
-_ASIDE = (
-    "catalyst",
-    "recall",
-    "judge",
-    "bounds",
-    "note",
-    "tail",
-    "settle",
-    "fit",
-    "step",
-)  # free to change, or said elsewhere
+# Free to change for a kept pot, or said elsewhere; the last two are former names of `tail`.
+_ASIDE = ("catalyst", "recall", "judge", "bounds", "note", "step", "tail", "settle", "fit")
 
 
 def card_of(

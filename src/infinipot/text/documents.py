@@ -20,16 +20,7 @@ from infinipot.text.convert.kinds import CONVERTED, HEAD, Kind, kind_of
 from infinipot.text.convert.markdown import sections
 from infinipot.text.convert.outline import placed
 from infinipot.text.fetch import Bounds, fetch, is_address
-from infinipot.text.files import (
-    BLOCK,
-    blocks_of,
-    check_regular,
-    decoded,
-    label,
-    named,
-    read_text,
-    title,
-)
+from infinipot.text.files import BLOCK, blocks_of, check_regular, decoded, label, named, read_text, title
 from infinipot.text.folders import files_of, is_pattern
 
 STANDARD = "standard input"

@@ -22,15 +22,8 @@ from infinipot.recipes.option import Option
 HOW = "get locomo10.json of https://github.com/snap-research/locomo and name its folder"
 MULTI_HOP, OPEN_DOMAIN, ADVERSARIAL = "multi-hop", "open-domain", "adversarial"
 NAMES = {1: MULTI_HOP, 2: "temporal", 3: OPEN_DOMAIN, 4: "single-hop", 5: ADVERSARIAL}
-CATEGORIES = Option(
-    "categories",
-    int,
-    (1, 2, 3, 4),
-    "1 multi-hop, 2 temporal, 3 open-domain, 4 single-hop; 5 adversarial, alone.",
-    least=1,
-    most=5,
-    many=True,
-)
+_KINDS = "1 multi-hop, 2 temporal, 3 open-domain, 4 single-hop; 5 adversarial, alone."
+CATEGORIES = Option("categories", int, (1, 2, 3, 4), _KINDS, least=1, most=5, many=True)
 HINT = " Answer in a few words."
 NEW_TOKENS = 32
 NOT_MENTIONED = "not mentioned"  # the right answer to an adversarial question

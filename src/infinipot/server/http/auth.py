@@ -34,10 +34,7 @@ HEADERS = {
 
 METHODS = "GET, HEAD, POST, PUT, DELETE"
 # For a page of an origin that the operator allows. No credentials: a key comes in a header of its own.
-SHARED = {
-    "Access-Control-Expose-Headers": "Retry-After",
-    "Cross-Origin-Resource-Policy": "cross-origin",
-}
+SHARED = {"Access-Control-Expose-Headers": "Retry-After", "Cross-Origin-Resource-Policy": "cross-origin"}
 _NAMES = re.compile(r"[A-Za-z0-9-]+(?:, ?[A-Za-z0-9-]+){0,63}")  # of headers
 
 

@@ -118,9 +118,8 @@ def _invalid(error: RequestValidationError) -> ApiError:
     found = error.errors()
     # Where a text or a list may stand, the other of the two is not what is wrong.
     first = next((one for one in found if one["type"] not in ("string_type", "list_type")), found[0])
-    first = next(
-        (one for one in found if one["type"] == "literal_error"), first
-    )  # of a type follows the rest
+    # What else is wrong with a part follows from its type, if that is wrong.
+    first = next((one for one in found if one["type"] == "literal_error"), first)
     places = [str(place) for place in first["loc"]]
     if first["type"] == "json_invalid":
         return ApiError(400, f"the body is not JSON (character {places[-1]}): {first['ctx']['error']}")

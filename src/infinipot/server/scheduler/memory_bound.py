@@ -80,10 +80,8 @@ class MemoryBound:
     def _refuse(self, fit: int, wanted: int) -> None:
         where = f"the card has {in_bytes(self.card.total)}" if self.card else "memory"
         problem = f"{wanted} pots (slots and conversations together) do not fit: {where}"
-        remedy = (
-            f"use `slots` and `conversations` of {fit} together" if fit > 0 else "use a smaller `capacity`"
-        )
-        raise ConfigError(problem, field="slots", remedy=remedy)
+        fewer, smaller = f"use `slots` and `conversations` of {fit} together", "use a smaller `capacity`"
+        raise ConfigError(problem, field="slots", remedy=fewer if fit > 0 else smaller)
 
     def release(self) -> None:
         """Give back what nothing uses, after memory ran out."""

@@ -9,10 +9,7 @@ from infinipot.text.files import label
 
 MOST_FILES = 20_000
 MOST_BYTES = 512 * 2**20  # that a document's texts may have, unpacked
-MOST_RATIO, SMALL = (
-    200,
-    2**20,
-)  # how far a file of more than SMALL bytes may shrink; text shrinks 3 to 30 fold
+MOST_RATIO, SMALL = 200, 2**20  # how far a file of more bytes than that may shrink; text shrinks 3 to 30 fold
 _AGAIN = "open it and save it again"
 _OTHERS = (  # a file inside, what has it
     ("xl/workbook.xml", "a spreadsheet (XLSX)"),
