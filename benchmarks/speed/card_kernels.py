@@ -6,7 +6,7 @@ from typing import Any
 
 import torch
 
-from infinipot.core.cuda import attention_kernels, kernels, product_kernels, rounded_kernels
+from infinipot.core.cuda import attention_kernels, kernels, product_kernels, rounded_attention_kernels
 from infinipot.core.rope import Rotation
 from infinipot.core.rounded_layer import RoundedLayer
 from infinipot.hf.cuda import fp8
@@ -117,12 +117,12 @@ def _attention(device: torch.device, heads: int = 32, kv_heads: int = 8, dim: in
     turn = (rotation.cos, rotation.sin)
     found: dict[str, Any] = {}
     held = sum(x.nbytes for one in layers for x in one.tensors()[:4])
-    before = rounded_kernels.AT_ONCE, rounded_kernels.STAGES
-    for tile in ((32, 2), (32, 3), (32, 4), (64, 2), (64, 3)):
-        rounded_kernels.AT_ONCE, rounded_kernels.STAGES = tile
+    before = rounded_attention_kernels.AT_ONCE, rounded_attention_kernels.STAGES
+    for tile in ((32, 2), (32, 3), (64, 1), (64, 2), (64, 3), (128, 1), (128, 2)):
+        rounded_attention_kernels.AT_ONCE, rounded_attention_kernels.STAGES = tile
         ms = _milliseconds(lambda: kernels.attend_rounded(query, new, new, at, *turn, length, SLOTS, 0.1))
         found[f"attention, 64 pots of 8 bits, GB/s, tile {tile}"] = held / ms / 1e6
-    rounded_kernels.AT_ONCE, rounded_kernels.STAGES = before
+    rounded_attention_kernels.AT_ONCE, rounded_attention_kernels.STAGES = before
     wide = [torch.randn(1, kv_heads, SLOTS, dim, device=device).bfloat16() for _ in range(2 * DOCUMENTS)]
     keys, values = (
         torch.tensor([x.data_ptr() for x in part], device=device) for part in (wide[::2], wide[1::2])

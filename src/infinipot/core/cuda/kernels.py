@@ -5,7 +5,8 @@ Only imported where there is a GPU, or Triton's interpreter in the tests; see `d
 
 from infinipot.core.cuda.attention_kernels import attend_rows, merge, received, serves
 from infinipot.core.cuda.product_kernels import product, round_rows, unpack
-from infinipot.core.cuda.rounded_kernels import append_rounded, attend_rounded, keep_rounded, widen
+from infinipot.core.cuda.rounded_attention_kernels import attend_rounded
+from infinipot.core.cuda.rounded_kernels import append_rounded, keep_rounded, widen
 from infinipot.core.cuda.slot_kernels import append, keep
 
 __all__ = [
