@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 from claims.checks import Says
 from claims.raw import chance, document, rows_of
 
@@ -55,3 +57,24 @@ def claimed(says: Says) -> None:
     says(PAGE, "the whole cache is {:.1f} below it ({:.1f} below to {:.1f} above), truncation", *told[0])
     says(PAGE, "truncation {:.1f} ({:.1f} below to {:.1f} above), StreamingLLM", *told[1])
     says(PAGE, "at a time, {:.1f} ({:.1f} below to {:.1f} above)", *told[2])
+
+    many = document("load-card-8b.json")["many"]
+    row = next(
+        row
+        for row in document("bench-llama-3-8b-h200.json")["rows"]
+        if (row["system"], row["length"]) == ("transformers", 2**20)
+    )
+    needs = re.search(r"its cache needs ([\d.]+) GB", row["failed"])
+    assert needs
+    held, rate = many["memory"]["most_bytes"] / 1e9, many["again_1"]["tokens_s_all_answering"]
+    words = "{} users' texts of 2K to 1M tokens | {:.1f} GB in all, {:,.0f} tokens/s | one whole cache of 1M"
+    says(PAGE, f"{words} tokens: {{:.0f}} GB |", many["texts"]["answered"], held, rate, float(needs[1]))
+
+    facts = rows_of("recall/facts-128k")
+    (with_, count), (without, _) = (
+        facts.right(cell) for cell in ("infinipot 4096 recall=1024 general", "infinipot 4096 general")
+    )
+    words = (
+        "of {} facts planted in 128K tokens of novels and asked for afterwards, {} are answered with it and"
+    )
+    says(PAGE, f"{words} {{}} without.", count, with_, without)
