@@ -16,6 +16,7 @@ from infinipot.errors import OPTION, InfiniPotError
 from infinipot.recipes.option import Option
 
 Command = Callable[..., None]
+JSON = Option("json", bool, False, "Print one JSON document.")  # of commands that no model answers
 OURS = ("given", "ctx")  # what a command receives that is no parameter of its own
 _known: set[str] = set()  # the options of every command
 _declared: dict[tuple[str, str], tuple[Option, ...]] = {}  # by a command's module and name there

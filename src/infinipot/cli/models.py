@@ -9,19 +9,8 @@ from typing import Annotated, Any
 
 import typer
 
-from infinipot.cli.expand import Given, with_options
-from infinipot.cli.screen import (
-    BAR,
-    ELAPSED,
-    JSON,
-    bars,
-    draw,
-    gigabytes,
-    megabytes,
-    plain_table,
-    print_json,
-    say,
-)
+from infinipot.cli.expand import JSON, Given, with_options
+from infinipot.cli.screen import BAR, ELAPSED, bars, draw, gigabytes, megabytes, plain_table, print_json, say
 from infinipot.models import cache as store
 from infinipot.models import catalog
 from infinipot.models.download import Progress

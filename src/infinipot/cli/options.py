@@ -6,8 +6,8 @@ from typing import Annotated, Any
 import typer
 
 from infinipot.cli.config import Config, config_path
-from infinipot.cli.expand import Given, flag, options_of, with_options, worded
-from infinipot.cli.screen import JSON, draw, note, plain_table, print_json
+from infinipot.cli.expand import JSON, Given, flag, options_of, with_options, worded
+from infinipot.cli.screen import draw, note, plain_table, print_json
 from infinipot.common.suggest import hint
 from infinipot.errors import ConfigError
 from infinipot.recipes.option import Option

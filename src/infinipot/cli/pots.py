@@ -6,8 +6,8 @@ from typing import Annotated, Any
 
 import typer
 
-from infinipot.cli.expand import Given, with_options
-from infinipot.cli.screen import JSON, draw, megabytes, plain_table, say
+from infinipot.cli.expand import JSON, Given, with_options
+from infinipot.cli.screen import draw, megabytes, plain_table, say
 from infinipot.errors import InputError, StoreError
 from infinipot.recipes.option import Option
 from infinipot.recipes.options import STORE

@@ -5,8 +5,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from infinipot.cli.expand import Given, with_options, worded
-from infinipot.cli.screen import JSON, draw, plain_table, print_json
+from infinipot.cli.expand import JSON, Given, with_options, worded
+from infinipot.cli.screen import draw, plain_table, print_json
 from infinipot.recipes.option import Option
 
 if TYPE_CHECKING:

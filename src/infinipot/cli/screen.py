@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 from infinipot.cli.estimate import Estimate
 from infinipot.models.memory import peak_memory_bytes
 from infinipot.reading.progress import Progress, TextProgress
-from infinipot.recipes.option import Option
 
 if TYPE_CHECKING:
     from rich.progress import Progress as Bars
@@ -21,7 +20,6 @@ if TYPE_CHECKING:
     from infinipot.recall.passages import Passage
     from infinipot.recipes.recipe import Recipe
 
-JSON = Option("json", bool, False, "Print one JSON document.")
 BAR, ELAPSED, LEFT, SPIN = "bar", "elapsed", "left", "spin"
 BRIEF: dict[str, Any] = {"transient": True, "speed_estimate_period": 600}  # a bar that goes when it is done
 SILENT = "the model answered nothing: try --format chat, or end the question with the beginning of its answer"

@@ -10,16 +10,10 @@ from typing import Any
 
 import anyio
 import jsonschema
+from mcp import types
 from mcp.server import Server
 from mcp.server.context import ServerRequestContext
 from mcp.server.stdio import stdio_server
-from mcp.types import (
-    CallToolRequestParams,
-    CallToolResult,
-    ListToolsResult,
-    PaginatedRequestParams,
-    TextContent,
-)
 from starlette.requests import Request
 from starlette.responses import JSONResponse
 from starlette.routing import Route
@@ -42,10 +36,10 @@ def build(pots: Pots) -> Server[Any]:
     """Return the server of the tools."""
     work = {"read_document": pots.read, "ask": pots.ask, "recall": pots.recall}
 
-    async def listed(_: Context, __: PaginatedRequestParams | None) -> ListToolsResult:
-        return ListToolsResult(tools=list(TOOLS.values()))
+    async def listed(_: Context, __: types.PaginatedRequestParams | None) -> types.ListToolsResult:
+        return types.ListToolsResult(tools=list(TOOLS.values()))
 
-    async def called(context: Context, params: CallToolRequestParams) -> CallToolResult:
+    async def called(context: Context, params: types.CallToolRequestParams) -> types.CallToolResult:
         given = params.arguments or {}
         try:
             _check(params.name, given)
@@ -135,7 +129,7 @@ async def _worked(context: Context, work: Callable[..., dict[str, Any]]) -> dict
         stop.set()
 
 
-def _result(text: str, found: dict[str, Any] | None = None, failed: bool = False) -> CallToolResult:
+def _result(text: str, found: dict[str, Any] | None = None, failed: bool = False) -> types.CallToolResult:
     line = " ".join(text.split()) if failed else text
-    said = TextContent(type="text", text=line)
-    return CallToolResult(content=[said], structured_content=found, is_error=failed)
+    said = types.TextContent(type="text", text=line)
+    return types.CallToolResult(content=[said], structured_content=found, is_error=failed)
