@@ -42,9 +42,7 @@ def options(ctx: typer.Context, command: Words = None, *, given: Given) -> None:
     note(f"the file is {config_path()}{'' if config.path else ', which is not there'}")
 
 
-def commands(
-    command: Any, names: tuple[str, ...] = ()
-) -> Iterator[tuple[tuple[str, ...], tuple[Option, ...]]]:
+def commands(command: Any, names: Names = ()) -> Iterator[tuple[Names, tuple[Option, ...]]]:
     """Yield every command that has options: the words that name the command, and the options."""
     for word, one in getattr(command, "commands", {}).items():
         yield from commands(one, (*names, word))

@@ -271,12 +271,8 @@ class PotLayer:
             else:
                 found[name] = state.tensor(name, mine, *mine.shape[:2], end, *mine.shape[3:])
         for name, most in (("source", tokens), ("written", self.capacity)):
-            places = found.get(name)
-            if (
-                places is not None
-                and places.numel()
-                and not 0 <= int(places.min()) <= int(places.max()) < most
-            ):
+            places = found.get(name, torch.empty(0))
+            if places.numel() and not 0 <= int(places.min()) <= int(places.max()) < most:
                 raise damaged(f"{name} holds places that do not exist")
         for name, tensor in found.items():
             getattr(self, name)[:, :, : tensor.shape[2]] = tensor
