@@ -1,0 +1,82 @@
+"""Other ways for a pot to spend its slots, tried beside the default by `benchmarks/slots.py`.
+
+One policy whose settings are the ways; with none of them set it keeps what the recipe `infinipot` keeps.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar, Literal
+
+import torch
+from torch import Tensor
+
+from infinipot.core.config import Pooling
+from infinipot.core.evidence import Evidence, Need
+from infinipot.core.scores import pool
+from infinipot.policies.base import ScoredPolicy
+from infinipot.policies.registry import registry
+
+
+@dataclass(frozen=True)
+class Candidate(ScoredPolicy):
+    """The most novel slots first, the rest by the catalyst's attention, each score made otherwise.
+
+    novelty_pool   novelty is pooled over this many neighbouring slots, as the catalyst's attention is by pool
+    cap            no token is more novel than this many nats: one strange word is not worth a whole sentence
+    ages           the oldest slots count this much more, the latest as they are
+    heads          all heads of a layer share the mean or the maximum of their attention
+    join           split: alpha of the budget by novelty; sum: one ranking by both, in standard deviations
+    """
+
+    paper: ClassVar[str] = "none: candidates"
+
+    novelty: float = 0.5
+    pool: int = 7
+    pooling: Pooling = "mean"
+    novelty_pool: int = 1
+    novelty_pooling: Pooling = "mean"
+    cap: float = 0.0
+    ages: float = 0.0
+    heads: Literal["", "mean", "max"] = ""
+    join: Literal["split", "sum"] = "split"
+
+    @property
+    def needs(self) -> frozenset[Need]:
+        """Both scores."""
+        return frozenset({"novelty", "catalyst"})
+
+    def score(self, evidence: Evidence, budget: int) -> Tensor:
+        """Score slots as the settings say."""
+        assert evidence.catalyst is not None
+        novel, asked = self._novelty(evidence), self._attention(evidence.catalyst)
+        if self.join == "sum":
+            return (1 - self.novelty) * _standard(asked.clamp(min=1e-9).log()) + self.novelty * _standard(
+                novel
+            )
+        count = max(0, min(round(self.novelty * budget), budget - evidence.opening - evidence.recent))
+        first = novel.masked_fill(evidence.protected, -torch.inf).topk(count, dim=-1).indices
+        return asked.scatter(-1, first, torch.inf)
+
+    def _novelty(self, evidence: Evidence) -> Tensor:
+        novel = evidence.novelty.clamp(max=self.cap) if self.cap else evidence.novelty
+        novel = pool(novel, self.novelty_pool, self.novelty_pooling)
+        last = evidence.source.amax(-1, keepdim=True).clamp(min=1)
+        return novel * (1 + self.ages * (1 - evidence.source / last)) if self.ages else novel
+
+    def _attention(self, catalyst: Tensor) -> Tensor:
+        asked = pool(catalyst, self.pool, self.pooling)
+        if not self.heads:
+            return asked
+        shares = asked / asked.sum(-1, keepdim=True).clamp(min=1e-9)
+        one = shares.amax(-2, keepdim=True) if self.heads == "max" else shares.mean(-2, keepdim=True)
+        return one.expand_as(asked).contiguous()
+
+
+def _standard(score: Tensor) -> Tensor:
+    return (score - score.mean(-1, keepdim=True)) / score.std(-1, keepdim=True).clamp(min=1e-6)
+
+
+def register() -> None:
+    """Make the recipe `candidate` known to this process."""
+    registry()["candidate"] = Candidate

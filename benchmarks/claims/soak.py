@@ -1,0 +1,29 @@
+"""What docs/results.md says of a soak of the server."""
+
+from __future__ import annotations
+
+from claims.checks import Says
+from claims.raw import document
+
+PAGE = "docs/results.md"
+
+
+def claimed(says: Says) -> None:
+    found = document("soak-cpu.json")
+    says(PAGE, "{:,} requests of nine kinds", found["requests"], holds=len(found["done"]) == 9)
+    says(PAGE, "{} of whose senders left early ([soak-cpu.json]", sum(found["left"].values()))
+    idle = found["held"]["idle"] and not found["left_on_disk"] and not found["slots_busy_afterwards"]
+    words = "no failure, {} answers of 429, every slot free and nothing left on disk afterwards."
+    says(PAGE, words, found["answered_429"], holds=idle and not found["failures"])
+    held = found["resident_bytes"]
+    tenths = [size / 1e6 for size in held["by_tenth"]]
+    says(
+        PAGE,
+        "memory was {:.1f}% higher in the last tenth of the run than in the second",
+        100 * held["growth"],
+    )
+    little = tenths[-1] - tenths[3] < 1
+    says(
+        PAGE, "it grew by {:.0f} MB in the fourth, and by less than 1 MB", tenths[3] - tenths[2], holds=little
+    )
+    says(PAGE, "{:.2f} GB at most of {:.2f} GB printed.", held["peak"] / 1e9, found["bound_bytes"] / 1e9)
