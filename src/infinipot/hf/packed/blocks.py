@@ -10,7 +10,10 @@ from torch import Tensor
 from infinipot.hf.packed import ggml
 from infinipot.hf.packed.ggml import Ggml
 
-SLICE = 16_000_000  # weights that are unpacked at a time: 64 MB; fewer make products slower
+SLICE = 4_000_000  # weights that are unpacked at a time: 16 MB
+ALIGNED = (
+    64  # rows at a time are a multiple of this: a product whose rows are not aligned takes a third longer
+)
 _scratch: list[Tensor] = []  # the buffer they are unpacked into, used again and again
 
 
@@ -36,6 +39,16 @@ class Blocks:
         """The float32 values [n, in] of some rows."""
         return unpacked(Blocks(self.data[places], self.kind, self.width))
 
+    def span(self, first: int, last: int) -> "Blocks":
+        """The rows from first up to last, which are not copied."""
+        return Blocks(self.data[first:last], self.kind, self.width)
+
+    def columns(self, first: int, last: int) -> "Blocks":
+        """The columns from first up to last, both at the edge of a block."""
+        values, size = block_size(self.kind)
+        data = self.data[:, first // values * size : last // values * size]
+        return Blocks(data.contiguous(), self.kind, last - first)
+
     def at(self, places: Tensor) -> Tensor:
         """The values at places of the flattened weight."""
         row, column = places // self.width, places % self.width
@@ -55,13 +68,18 @@ def unpacked(blocks: Blocks, out: Tensor | None = None) -> Tensor:
 
 def slices(blocks: Blocks, most: int = 0) -> Iterator[tuple[int, Tensor]]:
     """Yield rows in float32, some at a time: where they begin, and values that are valid until the next."""
-    count = min(max(1, (most or SLICE) // blocks.width), len(blocks.data))
-    if not _scratch or _scratch[0].numel() < count * blocks.width:
-        _scratch[:] = [torch.empty(max(count * blocks.width, _scratch[0].numel() if _scratch else 0))]
+    count = max(1, (most or SLICE) // blocks.width)
+    count -= count % ALIGNED if count > ALIGNED else 0
     for start in range(0, len(blocks.data), count):
-        data = blocks.data[start : start + count]
-        out = _scratch[0][: len(data) * blocks.width].view(len(data), blocks.width)
-        yield start, unpacked(Blocks(data, blocks.kind, blocks.width), out)
+        yield start, scratched(blocks.span(start, start + count))
+
+
+def scratched(blocks: Blocks) -> Tensor:
+    """All values in float32, in a buffer that is used again: valid until the next call."""
+    rows, width = blocks.shape
+    if not _scratch or _scratch[0].numel() < rows * width:
+        _scratch[:] = [torch.empty(rows * width)]
+    return unpacked(blocks, _scratch[0][: rows * width].view(rows, width))
 
 
 def slowly_unpacked(blocks: Blocks) -> Tensor:

@@ -5,16 +5,18 @@ chunk's) are multiplied in float32 by torch, after a few rows of the weight at a
 buffer that is used again: reading is exact. `slowly` is the obvious twin: unpack all, multiply.
 """
 
+from collections.abc import Iterator
+
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
 from infinipot.hf.packed import ggml
-from infinipot.hf.packed.blocks import Blocks, slices, slowly_unpacked
+from infinipot.hf.packed.blocks import Blocks, block_size, scratched, slices, slowly_unpacked
 from infinipot.hf.packed.ggml import Ggml, Graph
 
 FEW = 64  # tokens up to which ggml's kernels are the faster ones
-PIECE = 1088  # tokens whose wide activations exist at a time: half of a usual chunk and its catalyst
+INNER = 2048  # columns of a gated module's wide activations that exist at a time, and as many rows of weights
 LIKELY = 64  # next tokens whose logits are computed in float32
 _buffers: dict[tuple[str, int, int, int], Tensor] = {}  # of graphs: layers take turns, so they share
 
@@ -112,8 +114,8 @@ class PackedEmbedding(nn.Module):
 class PackedMlp(nn.Module):
     """Stands for a gated feed-forward module whose activation is SiLU: for few tokens one graph.
 
-    `inner`, the module itself, is the obvious twin. Many tokens go in pieces, with what is wide used again
-    in place: otherwise it would be the largest thing in memory beside the weights.
+    `inner`, the module itself, is the obvious twin. Of many tokens some of the wide columns are computed at
+    a time: all of them would be the largest thing in memory beside the weights.
     """
 
     def __init__(self, inner: nn.Module, gate: Blocks, up: Blocks, down: Blocks) -> None:
@@ -125,8 +127,7 @@ class PackedMlp(nn.Module):
         """As the plain module; valid until the next call."""
         rows, kernels = x.shape[:-1].numel(), ggml.find()
         if rows > FEW:
-            pieces = x.tensor_split(-(-x.shape[-2] // PIECE), dim=-2)  # even: each of them unpacks everything
-            return torch.cat([self._many(part) for part in pieces], dim=-2)
+            return self._many(x.reshape(rows, -1)).view(*x.shape[:-1], -1)
         if isinstance(kernels, str):
             return self.inner(x)  # type: ignore[no-any-return]  # torch types a module's result so
         size = padded(rows)
@@ -140,8 +141,12 @@ class PackedMlp(nn.Module):
 
     def _many(self, x: Tensor) -> Tensor:
         gate, up, down = self.weights
-        wide = F.silu(exactly(x, gate), inplace=True).mul_(exactly(x, up))
-        return exactly(wide, down)
+        out = torch.zeros(len(x), down.shape[0])
+        for first, last in _spans(down.width, block_size(down.kind)[0]):
+            wide = F.silu(x @ scratched(gate.span(first, last)).T, inplace=True)
+            wide.mul_(x @ scratched(up.span(first, last)).T)
+            out.addmm_(wide, scratched(down.columns(first, last)).T)
+        return out
 
     def _graph(self, rows: int, kernels: Ggml) -> tuple[Graph, Tensor, Tensor]:
         graph, given = Graph(kernels), buffer("gated", 0, rows, self.weights[0].width)
@@ -197,6 +202,12 @@ def likeliest(logits: Tensor, count: int, group: int = 128) -> Tensor:
     rest = torch.arange(groups * group, logits.shape[-1]).expand(*logits.shape[:-1], -1)
     spots = torch.cat((spots, rest), dim=-1)
     return spots.gather(-1, logits.gather(-1, spots).topk(count, dim=-1).indices)
+
+
+def _spans(width: int, block: int) -> Iterator[tuple[int, int]]:
+    """Yield where spans of about `INNER` of so many columns begin and end: even ones, of whole blocks."""
+    step = -(-width // block // -(-width // INNER)) * block
+    return ((first, min(first + step, width)) for first in range(0, width, step))
 
 
 def exactly(x: Tensor, weight: Blocks) -> Tensor:

@@ -4,7 +4,15 @@ import pytest
 import torch
 
 from infinipot.hf.packed import ggml, modules
-from infinipot.hf.packed.blocks import Blocks, packed, row_bytes, slices, slowly_unpacked, unpacked
+from infinipot.hf.packed.blocks import (
+    Blocks,
+    packed,
+    row_bytes,
+    scratched,
+    slices,
+    slowly_unpacked,
+    unpacked,
+)
 from infinipot.hf.packed.modules import PackedEmbedding, PackedHead, PackedLinear, Shared
 
 pytestmark = pytest.mark.skipif(isinstance(ggml.find(), str), reason=f"no ggml: {ggml.find()}")
@@ -76,6 +84,18 @@ def test_slices_are_the_whole(monkeypatch: pytest.MonkeyPatch) -> None:
     assert torch.equal(torch.cat([part for _, part in parts]), unpacked(blocks))
     x = torch.randn(40, 512)
     assert torch.allclose(modules.exactly(x, blocks), x @ unpacked(blocks).T, atol=1e-4)
+
+
+def test_rows_at_a_time_are_aligned() -> None:
+    starts = [start for start, _ in slices(packed(weight(300), 8), 200 * 512)]
+    assert starts == [0, 192], "products whose rows are not aligned are slow"
+
+
+@pytest.mark.parametrize("kind", [8, 12])
+def test_columns_and_spans_are_parts_of_the_whole(kind: int) -> None:
+    blocks = packed(weight(), kind)
+    assert torch.equal(unpacked(blocks.columns(256, 512)), unpacked(blocks)[:, 256:])
+    assert torch.equal(scratched(blocks.span(10, 40)), unpacked(blocks)[10:40])
 
 
 def test_embedding_looks_up_rows() -> None:
