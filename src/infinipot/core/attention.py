@@ -12,7 +12,6 @@ from functools import cache
 import torch
 import torch.nn.functional as F
 from torch import Tensor
-from torch.nn.attention.bias import causal_lower_right
 
 from infinipot.core.cuda.dispatch import fused, kernels
 from infinipot.core.rope import Rotation
@@ -155,6 +154,10 @@ def _lower_right(queries: Tensor, keys: Tensor, values: Tensor, scale: float) ->
         return F.scaled_dot_product_attention(
             queries, keys, values, is_causal=True, scale=scale, enable_gqa=repeat > 1
         )
+    from torch.nn.attention.bias import (
+        causal_lower_right,  # takes torch's compiler along, which takes seconds
+    )
+
     bias = causal_lower_right(queries.shape[2], keys.shape[2])
     keys, values = keys.repeat_interleave(repeat, dim=1), values.repeat_interleave(repeat, dim=1)
     return F.scaled_dot_product_attention(queries, keys, values, attn_mask=bias, scale=scale)

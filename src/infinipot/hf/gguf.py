@@ -18,6 +18,7 @@ from infinipot.errors import ModelError, foreign
 from infinipot.hf.packed import load as packing
 from infinipot.hf.packed.gguf_file import Index, Weights, indexed, places
 from infinipot.hf.packed.load import Fill
+from infinipot.hf.quick_tokenizer import tokenizer_in
 from infinipot.hf.quiet import quiet
 from infinipot.models import cache
 from infinipot.models.download import discard
@@ -121,7 +122,7 @@ def load_gguf(
              that are floats in the file are rounded to this format (0: they stay floats).
     fill     puts the weights into their places on another device than the CPU.
     """
-    from transformers import AutoConfig, AutoTokenizer, GenerationConfig
+    from transformers import AutoConfig, GenerationConfig
 
     folder = described(path)
     index = Index.load(folder)
@@ -132,7 +133,7 @@ def load_gguf(
         weights = Weights.of(model, path, index, rounded or 0)
         fill(model, weights) if fill else packing.fill(model, weights, dtype, packed=rounded is not None)
         model.generation_config = GenerationConfig.from_pretrained(folder)
-        tokenizer = AutoTokenizer.from_pretrained(folder)
+        tokenizer = tokenizer_in(folder)
         known = sampled(weights.samples(names))
     return model, tokenizer, known
 

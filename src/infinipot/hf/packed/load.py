@@ -42,8 +42,9 @@ def skeleton(config: Any, dtype: torch.dtype) -> Any:
     """Return a model without weights; its buffers are real."""
     from accelerate import init_empty_weights
     from transformers import AutoModelForCausalLM
+    from transformers.initialization import no_init_weights
 
-    with init_empty_weights(include_buffers=False):
+    with init_empty_weights(include_buffers=False), no_init_weights():
         return AutoModelForCausalLM.from_config(config, dtype=dtype)
 
 
