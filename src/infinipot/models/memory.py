@@ -4,6 +4,7 @@ Reads file headers and the operating system's counters; loads no weights and doe
 came from. The estimate is weights plus what the caller asks for on top; activations are small beside both.
 """
 
+import ctypes
 import json
 import math
 import re
@@ -101,6 +102,12 @@ def require(what: str, needed: int, free: int, advice: str, *, how: str = "") ->
     """Raise a ModelError that says what to do when `needed` bytes are not free."""
     if needed > free:
         raise ModelError(f"{what} needs {in_bytes(needed)}{how} and {in_bytes(free)} is free", remedy=advice)
+
+
+def give_back() -> None:
+    """Give memory that was freed back to the system, where the C library (glibc) keeps it: after loading."""
+    with suppress(OSError, AttributeError, TypeError):  # other systems have no such function
+        ctypes.CDLL(None).malloc_trim(0)
 
 
 def peak_memory_bytes(device: str = "cpu") -> int:

@@ -1,0 +1,38 @@
+from __future__ import annotations
+
+import pytest
+import torch
+
+from infinipot.core.columns import COLUMNS, PAGED, zeros
+
+CPU = torch.device("cpu")
+
+
+@pytest.mark.parametrize("rows", [3, PAGED])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.int8, torch.long])
+def test_columns_are_zeros_of_their_own(rows: int, dtype: torch.dtype) -> None:
+    first, second = zeros((1, 2, rows, 4), dtype, CPU), zeros((1, 2, rows, 4), dtype, CPU)
+    assert torch.equal(first, torch.zeros(1, 2, rows, 4, dtype=dtype))
+    first[:, 1, -1] = 7
+    assert (int(first.sum()), int(second.sum())) == (28, 0)
+    assert first.is_contiguous()
+
+
+def test_every_column_has_its_type_and_width() -> None:
+    keys, values = torch.ones(1, 2, 3, 8, dtype=torch.bfloat16), torch.ones(1, 2, 3, 6, dtype=torch.bfloat16)
+    for column in COLUMNS:
+        for slots in (5, PAGED):
+            made = column.empty(keys, values, slots)
+            width = {"keys": (8,), "values": (6,), "": ()}[column.like]
+            assert made.shape == (1, 2, slots, *width)
+            assert made.dtype == (column.dtype or torch.bfloat16)
+
+
+def test_what_is_not_written_takes_no_memory() -> None:
+    """A pot for a long text that holds a short one."""
+    psutil = pytest.importorskip("psutil")
+    process = psutil.Process()
+    before = process.memory_info().rss
+    held = zeros((1, 2, 100_000, 128), torch.float32, CPU)  # 102 MB
+    held[:, :, :100] = 1
+    assert process.memory_info().rss - before < 20_000_000
