@@ -29,6 +29,8 @@ __version__ = "0.1.0"
 # Threads that wait for work sleep instead of spinning: beside another busy process they would keep those that
 # work from a core. OpenMP reads this once, when torch is first imported.
 os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
+# Large tensors on a CPU lie in huge pages where the system allows that: taking pages one by one costs time.
+os.environ.setdefault("THP_MEM_ALLOC_ENABLE", "1")
 
 _HOME = {
     "Engine": "engine",

@@ -74,7 +74,8 @@ def load(
             raise ModelError(f"{name} does not fit into memory", remedy=_advice(name, kind)) from error
         raise
     model.eval().requires_grad_(False)
-    memory.give_back()
+    if choice.packed and place.type == "cpu":  # what passes is then a large part of all
+        memory.give_back()
     known: Format = "chat" if tokenizer.chat_template else "plain"
     form = release.format if release else known
     return Loaded(model, tokenizer, form, adds_bos(tokenizer), sample, choice)

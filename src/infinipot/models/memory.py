@@ -7,6 +7,7 @@ came from. The estimate is weights plus what the caller asks for on top; activat
 import ctypes
 import json
 import math
+import os
 import re
 import sys
 from collections.abc import Iterable, Iterator
@@ -19,6 +20,7 @@ from infinipot.common.extras import needed_for
 from infinipot.common.sizes import in_bytes
 from infinipot.errors import ModelError
 
+OWN_PAGES = 8 << 20  # bytes from which on a block has pages of its own: with less, small models read slower
 _CAST = ("F64", "F32", "F16", "BF16")  # what loading casts; packed integers stay as they are
 # What control groups call their limit, their use, and the file cache in it, by version.
 _GROUP_FILES = {
@@ -105,9 +107,17 @@ def require(what: str, needed: int, free: int, advice: str, *, how: str = "") ->
 
 
 def give_back() -> None:
-    """Give memory that was freed back to the system, where the C library (glibc) keeps it: after loading."""
-    with suppress(OSError, AttributeError, TypeError):  # other systems have no such function
-        ctypes.CDLL(None).malloc_trim(0)
+    """Give memory that was freed back to the system, now and from now on, where the C library is glibc.
+
+    It keeps what is freed among small things that live on, and cannot use such gaps again for aligned blocks
+    of the same size: they grow with every layer. Large blocks get pages of their own instead.
+    """
+    with suppress(OSError, AttributeError, TypeError):  # other systems have no such functions
+        library = ctypes.CDLL(None)
+        library.malloc_trim(0)
+        if "MALLOC_MMAP_THRESHOLD_" not in os.environ:
+            library.mallopt(-3, OWN_PAGES)  # M_MMAP_THRESHOLD
+            library.mallopt(-1, 2 * OWN_PAGES)  # M_TRIM_THRESHOLD: the top of the heap that is kept
 
 
 def peak_memory_bytes(device: str = "cpu") -> int:
