@@ -12,7 +12,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from infinipot.common.atomic_files import writing
+from infinipot.common.atomic_files import aside
 from infinipot.errors import StoreError
 
 FILE, SETTINGS = "tokenizer.json", "settings.json"
@@ -52,12 +52,12 @@ def _save(tokenizer: Any, copy: Path) -> None:
     copy.mkdir(exist_ok=True)
     settings: dict[str, Any] = {}
     if not _overridden(type(tokenizer)):
-        with writing(copy / FILE) as stream:
-            stream.write(tokenizer.backend_tokenizer.to_str().encode())
+        with aside(copy / FILE) as half:
+            half.write_text(tokenizer.backend_tokenizer.to_str(), "utf-8")
         found = _settings(tokenizer)
         settings = found if same(_made(copy / FILE, found), tokenizer) else {}
-    with writing(copy / SETTINGS) as stream:
-        stream.write(json.dumps(settings).encode())
+    with aside(copy / SETTINGS) as half:
+        half.write_text(json.dumps(settings), "utf-8")
 
 
 def _made(file: Path, settings: dict[str, Any]) -> Any:
