@@ -170,6 +170,9 @@ def _needs(says: partial[None]) -> None:
         says(f"| {size:,} MB | {{:.1f}} GB |", one["peak_memory_bytes"] / GB)
     read = min(row["tokens_read"] for row in rows.values())
     says("while it read some {:,} tokens in a pot of 4,096", round(read, -2))
+    held = document("limited-qwen-packed.json")
+    says("under a limit of {:.1f} GB that the kernel enforced", held["limit_bytes"] / GB)
+    says("and took {:.2f} GB ([raw]", held["told"]["peak_memory_bytes"] / GB)
 
 
 def _packed(says: partial[None]) -> None:

@@ -75,7 +75,7 @@ RELEASES: tuple[Release, ...] = (
         licence="Apache-2.0",
         note="answers questions about prose, 32K window; wants a GPU or patience",
         format="chat",
-        memory=2_720_000_000,
+        memory=2_030_000_000,
         hub=("Qwen/Qwen2.5-Coder-1.5B-Instruct-GGUF", "qwen2.5-coder-1.5b-instruct-q4_k_m.gguf"),
     ),
     Release(

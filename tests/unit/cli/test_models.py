@@ -70,7 +70,7 @@ def test_list_for_people() -> None:
 def test_list_says_what_fits_and_which_to_take(monkeypatch: pytest.MonkeyPatch) -> None:
     for free, wanted, fitting in (
         (8e9, "qwen2.5-coder-1.5b", {"smollm2", "gemma-3-270m", "qwen2.5-coder-1.5b"}),
-        (2.2e9, "smollm2", {"smollm2", "gemma-3-270m"}),
+        (1.9e9, "smollm2", {"smollm2", "gemma-3-270m"}),
         (1e8, "smollm2", set()),
     ):
         monkeypatch.setattr(models, "available", lambda free=free: int(free))
