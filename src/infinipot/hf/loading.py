@@ -55,6 +55,7 @@ def load(
     """Load a model by alias, folder, GGUF file or hub id; an alias that is missing is pulled first."""
     place, release = choose_device(device), catalog.get(name)
     source = _resolve(name)
+    choose_weights(weights, place, choose_dtype(dtype, place), None)  # refused before a long download
     if release and not cache.card(name):
         (on_pull or deque[Progress](maxlen=0).extend)(pull(name))
     source = _gguf_in(source)

@@ -132,6 +132,17 @@ def test_missing_alias_is_pulled_once_through_the_callers_bar(
     assert seen == []
 
 
+@pytest.mark.parametrize("wrong", [{"dtype": "int1"}, {"weights": "fp8"}, {"weights": "int1"}])
+def test_what_this_machine_cannot_do_is_refused_before_a_download(
+    wrong: dict[str, str], sell: Seller, home: Path, tiny_gguf: Path
+) -> None:
+    sell(tiny_gguf.read_bytes())
+    seen: list[Progress] = []
+    with pytest.raises(ConfigError):
+        load("toy", device="cpu", on_pull=seen.extend, **wrong)
+    assert seen == []
+
+
 def test_quiet_silences_and_restores(capfd: pytest.CaptureFixture[str], tiny_gguf: Path) -> None:
     from transformers.utils import logging
 
