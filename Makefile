@@ -60,7 +60,7 @@ types: setup
 figures: setup  ## fails where README or docs print another number than docs/results says
 	$(BIN)/python benchmarks/figures.py
 
-bench: setup  ## the figures of the README that need no GPU
+bench: setup  ## speed and memory on this machine
 	$(BIN)/python benchmarks/bench.py --chunk 2048+2048 --peers transformers
 	$(BIN)/python benchmarks/memory.py
 

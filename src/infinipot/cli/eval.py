@@ -19,7 +19,7 @@ from infinipot.common.suggest import find
 from infinipot.errors import ConfigError
 from infinipot.eval.tasks.task import ALL, PARTS, make, task_options, tasks
 from infinipot.recipes.option import Option
-from infinipot.recipes.options import CHOICE, COMPUTING, DECLARED, ENGINE, FORMAT, JSON, RECIPE, SET
+from infinipot.recipes.options import CHOICE, COMPUTING, DECLARED, ENGINE, FORMAT, JSON, RECIPE, SET, SIZES
 
 if TYPE_CHECKING:
     from infinipot.eval.evaluate import Step, Workers
@@ -33,7 +33,8 @@ _PROMPTS = (
     "one, general elsewhere."
 )
 CATALYST = replace(CHOICE["catalyst"], help=_PROMPTS, shown="the task's", group=GRID, many=True)
-LISTED = tuple(one for one in (RECIPE, *DECLARED.values()) if one.name != "catalyst")
+ALONE = replace(SIZES["recall"], shown="0: a method is measured alone")
+LISTED = tuple(one for one in (RECIPE, *(DECLARED | {"recall": ALONE}).values()) if one.name != "catalyst")
 SETS = replace(SET, help="Setting of a recipe, e.g. heavy=4,64.", metavar="NAME=VALUES", group=GRID)
 PART = Option("part", str, ALL, "Half of the set: choose settings on tune, show report.", RUN, choices=PARTS)
 RUNNING = (

@@ -45,12 +45,11 @@ def read(*, given: Given) -> None:
         watch_reading(reader, g.Text(source, text.total))
         clock.append(time.perf_counter())
         before = kept.card if kept else None
-        packed = given["int8"] or (before and before.encoding == "int8")
         named = ", ".join("standard input" if file == "-" else title(file) for file in given["file"])
         # A pot that is read on keeps its own title.
         called = named if given["title"] is None and not kept else given["title"] or ""
         told = called, source.digest.hexdigest(), source.bytes, before
-        card = card_of(engine, recipe, reader, *told, "int8" if packed else "exact")
+        card = card_of(engine, recipe, reader, *told, "int8" if given["int8"] else None)
         replaced = given["replace"] or kept is not None
         card = store.save(name, reader.state(), card, replaced, reader.archive)
         if problem := reader.archive and (reader.archive.problem or reader.archive.unkept):

@@ -115,8 +115,7 @@ class Pots:
             done = progress.read(step.tokens_read - known)
             tell(done, documents.characters, f"{step.tokens_read - known:,} tokens, {step.cycles} cycles")
         told = "" if before else title, text.digest.hexdigest(), text.bytes, before
-        encoding = before.encoding if before else "exact"
-        card = card_of(self._loaded.result()[0], recipe, reader, *told, encoding)
+        card = card_of(self._loaded.result()[0], recipe, reader, *told)
         self._last = None
         card = self._store.save(name, reader.state(), card, replacing or append, reader.archive)
         return card, reader.tokens_read - known

@@ -135,7 +135,7 @@ def presets() -> dict[str, Preset]:
     ours = {preset.policy for preset in PRESETS}
     for name, cls in registry().items():
         if name not in ours and name not in known:
-            summary = (cls.__doc__ or "").strip().split("\n")[0]
+            summary = (cls.__doc__ or "").strip().split("\n")[0].rstrip(".")
             known[name] = Preset(name, summary, "one pass per chunk", policy=name)
     return known
 

@@ -22,7 +22,7 @@ from infinipot.store import open_store
 def build(settings: Settings) -> tuple[Engine, Recipe]:
     """Load the model of the settings, and the recipe it is served with."""
     computing = {one.name: getattr(settings, one.name) for one in COMPUTING}
-    return engine_and_recipe(settings, partial(open_engine, settings.model, **computing))
+    return engine_and_recipe(settings, partial(open_engine, settings.model, fused=True, **computing))
 
 
 def make_app(variables: Mapping[str, str]) -> FastAPI:

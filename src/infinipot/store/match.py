@@ -33,11 +33,12 @@ def card_of(
     sha256: str,
     size: int,
     before: Card | None = None,
-    encoding: Encoding = "exact",
+    encoding: Encoding | None = None,
 ) -> Card:
     """Return the card of what a reader has read: a text of that title, digest and number of bytes.
 
-    `before` is the card of the pot that was read on, where one was; without a name it keeps its title.
+    `before` is the card of the pot that was read on, where one was: without a name it keeps its title, and
+    without an encoding its own.
     """
     step, name = reader.progress(), label(name)
     if before is not None:
@@ -60,7 +61,7 @@ def card_of(
         created=before.created if before else now(),
         updated=now(),
         infinipot=__version__,
-        encoding=encoding,
+        encoding=encoding or (before.encoding if before else "exact"),
         archive=reader.archive.digest if reader.archive else "",
         format=ROUNDED if recipe.config.pot_bits == 8 else EXACT,
     )

@@ -113,6 +113,8 @@ def test_a_card_tells_what_was_read_and_no_folder(tmp_path) -> None:
     assert (second.title, second.tokens_read, second.source_bytes) == ("A book", 184, 184)
     assert second.source_sha256 == joined("a" * 64, "b" * 64)
     assert second.created == "2020-01-01T00:00:00Z" < second.updated
+    packed = card_of(engine, toy.RECIPE, reader, "", "b" * 64, 4, replace(first, encoding="int8"))
+    assert (first.encoding, second.encoding, packed.encoding) == ("exact", "exact", "int8")
 
 
 def test_fingerprints_of_a_real_architecture() -> None:
