@@ -49,14 +49,14 @@ class RoundedLayer(PotLayer):
     """The slots of one layer in 8 bits; positions are always reset, and memory is always bounded.
 
     offset [Hkv, D] is what keys at position 0 have in common; the layer has a copy of its own, which is
-    saved with its slots.
+    saved with its slots, and a file's may be another than the model's.
     """
 
     columns: ClassVar[tuple[Column, ...]] = ROUNDED
 
     def __init__(self, capacity: int, rotation: Rotation, offset: Tensor) -> None:
         super().__init__(capacity, 0, rotation)
-        self.offset = offset.float().clone()
+        self._model_offset, self.offset = offset, offset.float().clone()
         self.key_scale = self.value_scale = torch.empty(0)
         self.buffer: Buffer | None = None  # kept alive for captured graphs
 
@@ -141,7 +141,14 @@ class RoundedLayer(PotLayer):
         self.catalyst, self.last = None, None if self.last is None else self.last.gather(2, slots)
 
     def _empty(self, capacity: int) -> PotLayer:
-        return RoundedLayer(capacity, self.rotation, self.offset)
+        return RoundedLayer(capacity, self.rotation, self._model_offset)
+
+    def clear(self) -> None:
+        """Forget every entry, and what a file said of all of them; the memory stays."""
+        super().clear()
+        self.offset.copy_(self._model_offset)
+        for scale in (self.key_scale, self.value_scale):  # an absurd one would make an empty slot no number
+            scale.zero_()
 
     def restore(self, other: PotLayer) -> None:
         """Take over another layer's content without moving in memory."""

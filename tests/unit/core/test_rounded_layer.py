@@ -142,6 +142,28 @@ def test_saved_loaded_and_forked_pots_are_the_same_and_stand_alone():
     assert fork.bits == 8
 
 
+def test_a_cleared_layer_holds_nothing_of_a_file_that_was_loaded():
+    """A stranger's file may say anything, and the next text in this memory is somebody else's."""
+    offset = torch.randn(HEADS, WIDTH)
+    used, fresh = pair(offset)[0], pair(offset)[0]
+    stranger, _ = pair(offset + 1000)
+    for layer in (used, stranger):
+        layer.append(*some(40))
+    stranger.value_scale.fill_(3e38)  # a number, but what it is the scale of is none
+    used.load(stranger.state(), torch.device("cpu"))
+    twin = used.copy()
+    for layer in (used, twin):
+        layer.clear()
+        assert torch.equal(layer.offset, offset)
+    entry, place = some(1), torch.tensor([0])
+    fresh.append(*entry)
+    fresh.clear()
+    for one, other in zip(used.write_at(place, *entry), entry, strict=True):
+        assert one.isfinite().all()  # an empty slot counts 0 times, and 0 times no number is none
+        assert torch.equal(one[:, :, :1], other)
+    assert torch.equal(used.keys[:, :, :1], fresh.keys[:, :, :1])
+
+
 def test_a_pot_of_other_bits_is_refused():
     made = pot(16)
     for layer in range(3):

@@ -89,8 +89,10 @@ async def serving(
 ) -> AsyncIterator[tuple[Scheduler, Slow]]:
     model = Slow()
     engine = Engine("toy", "chat", model, tokenizer or Endless(), "float32", "0" * 64)  # type: ignore[arg-type]
-    recipe = Recipe.named(capacity=CAPACITY, tail=tail, format="chat", catalyst="general short")
-    scheduler = Scheduler(engine, recipe, open_store(str(tmp_path / "pots")), Settings(**sizes))
+    settings = Settings(**sizes)
+    told = {"capacity": CAPACITY, "tail": tail, "pot_bits": settings.pot_bits}
+    recipe = Recipe.named(**told, format="chat", catalyst="general short")
+    scheduler = Scheduler(engine, recipe, open_store(str(tmp_path / "pots")), settings)
     scheduler.start()
     try:
         yield scheduler, model

@@ -43,11 +43,20 @@ class Bare(Endless):
         return replace(super().frame(format), opening=())
 
 
-@pytest.mark.parametrize("name", ["pot.000.keys", "pot.001.values", "pot.000.anchors", "last"])
+@pytest.mark.parametrize(
+    ("name", "bits"),
+    [
+        *(("pot.000.keys", 16), ("pot.001.values", 16), ("pot.000.anchors", 16), ("last", 16)),
+        *(("pot.000.offset", 8), ("pot.001.key_scale", 8), ("pot.000.value_scale", 8)),
+    ],
+)
 @pytest.mark.parametrize("value", [float("nan"), float("inf")])
-def test_a_pot_of_no_numbers_ends_nobody_else_s_answer(tmp_path: Path, name: str, value: float) -> None:
+def test_a_pot_of_no_numbers_ends_nobody_else_s_answer(
+    tmp_path: Path, name: str, bits: int, value: float
+) -> None:
     async def work() -> None:
-        async with serving(tmp_path, tail="distil", slots=2) as (scheduler, _):  # so that there are anchors
+        sizes = {"slots": 2, "pot_bits": bits}
+        async with serving(tmp_path, tail="distil", **sizes) as (scheduler, _):  # so that there are anchors
             await served(scheduler, read_into_pot(tmp_path / "a", LONG))
             store = scheduler.store.space("t")
             state, card = store.load("book")

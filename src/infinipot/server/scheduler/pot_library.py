@@ -19,7 +19,8 @@ from infinipot.server.settings import PUBLIC
 from infinipot.store import Card, PotStore, match
 
 log = logging.getLogger("infinipot.server")
-COMPUTED = ("keys", "values", "anchors", "last")  # the last part of the names of what is computed with
+# The last part of the names of what is computed with.
+COMPUTED = ("keys", "values", "anchors", "last", "offset", "key_scale", "value_scale")
 
 
 def tenant_store(store: PotStore, tenant: str) -> PotStore:
