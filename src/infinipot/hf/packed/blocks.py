@@ -7,6 +7,7 @@ from functools import cache
 import torch
 from torch import Tensor
 
+from infinipot.errors import ModelError
 from infinipot.hf.packed import ggml
 from infinipot.hf.packed.ggml import Ggml
 
@@ -14,6 +15,7 @@ SLICE = 4_000_000  # weights that are unpacked at a time: 16 MB
 ALIGNED = (
     64  # rows at a time are a multiple of this: a product whose rows are not aligned takes a third longer
 )
+WIDE, NARROW = 12, 3  # Q4_K wants 256 columns a block; Q4_1, 32, takes what is left
 _scratch: list[Tensor] = []  # the buffer they are unpacked into, used again and again
 
 
@@ -89,10 +91,19 @@ def slowly_unpacked(blocks: Blocks) -> Tensor:
     return torch.from_numpy(dequantize(blocks.data.numpy(), GGMLQuantizationType(blocks.kind)))
 
 
+def fitting(kind: int, width: int) -> int | None:
+    """Return the format that rows so wide are rounded to where this one is asked for, or None."""
+    kind = NARROW if kind == WIDE and width % block_size(WIDE)[0] else kind
+    return None if width % block_size(kind)[0] else kind
+
+
 def packed(weight: Tensor, kind: int) -> Blocks:
-    """Round a weight [out, in] to a format."""
+    """Round a weight [out, in] to a format, of which a row is whole blocks."""
     found = ggml.find()
     assert isinstance(found, Ggml)
+    if weight.shape[1] % block_size(kind)[0]:
+        problem = f"a weight of {weight.shape[1]} columns is no whole blocks of {format_name(kind)}"
+        raise ModelError(problem, remedy="use `weights` full")
     data = torch.empty(len(weight), row_bytes(kind, weight.shape[1]), dtype=torch.uint8)
     found.pack(weight.float().contiguous(), kind, data)
     return Blocks(data, kind, weight.shape[1])

@@ -17,7 +17,7 @@ from torch import Tensor
 
 from infinipot.errors import ModelError
 from infinipot.hf.packed import ggml
-from infinipot.hf.packed.blocks import Blocks, block_size, format_name, packed, slices, unpacked
+from infinipot.hf.packed.blocks import Blocks, block_size, fitting, format_name, packed, slices, unpacked
 
 _FLOATS = {0: torch.float32, 1: torch.float16, 30: torch.bfloat16}
 
@@ -157,8 +157,8 @@ class Weights:
             if change is not None or data.data_ptr() % ggml.ALIGNMENT:
                 data = data[change] if change is not None else data.clone()
             return Blocks(data, place.kind, place.shape[1])
-        if self.rounded and len(place.shape) == 2:
-            return packed(self.values(name), self.rounded)
+        if self.rounded and len(place.shape) == 2 and (kind := fitting(self.rounded, place.shape[1])):
+            return packed(self.values(name), kind)
         return None
 
     def values(self, name: str) -> Tensor:

@@ -12,10 +12,8 @@ from torch import Tensor
 
 from infinipot.errors import ModelError
 from infinipot.hf.packed import load as packing
-from infinipot.hf.packed.blocks import Blocks, block_size, packed
+from infinipot.hf.packed.blocks import Blocks, fitting, packed
 from infinipot.hf.packed.load import Fill
-
-WIDE, NARROW = 12, 3  # Q4_K wants 256 columns a block; Q4_1, 32, takes what is left
 
 
 @dataclass(frozen=True)
@@ -39,12 +37,8 @@ class Files:
         if not self.kind:
             return None
         found = self.values(name)
-        kind = self.kind
-        if kind == WIDE and found.shape[-1] % block_size(WIDE)[0]:
-            kind = NARROW
-        if found.ndim != 2 or found.shape[1] % block_size(kind)[0]:
-            return None
-        return packed(found, kind)
+        kind = fitting(self.kind, found.shape[1]) if found.ndim == 2 else None
+        return packed(found, kind) if kind else None
 
 
 def load_rounded(where: str, kind: int, dtype: torch.dtype = torch.float32, fill: Fill | None = None) -> Any:

@@ -3,9 +3,13 @@ from __future__ import annotations
 import pytest
 import torch
 
+from infinipot.errors import ModelError
 from infinipot.hf.packed import ggml, modules
 from infinipot.hf.packed.blocks import (
+    NARROW,
+    WIDE,
     Blocks,
+    fitting,
     packed,
     row_bytes,
     scratched,
@@ -129,6 +133,18 @@ def test_threads_follow_torch() -> None:
         assert torch.equal(found[0], found[2])
     finally:
         torch.set_num_threads(before)
+
+
+@pytest.mark.parametrize("kind", FORMATS, ids=lambda kind: ggml.UNPACK[kind])
+def test_rows_that_are_no_whole_blocks_are_refused_not_written_beyond_their_end(kind: int) -> None:
+    with pytest.raises(ModelError, match="a weight of 48 columns is no whole blocks of"):
+        packed(weight(width=48), kind)
+    assert fitting(kind, 48) is None
+
+
+def test_narrow_rows_take_another_format() -> None:
+    assert [fitting(WIDE, width) for width in (512, 576, 48)] == [WIDE, NARROW, None]
+    assert fitting(8, 576) == 8
 
 
 def test_memory_that_ggml_would_not_take_is_refused_not_fatal() -> None:

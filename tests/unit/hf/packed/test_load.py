@@ -16,8 +16,8 @@ from infinipot.errors import ConfigError, InfiniPotError, ModelError
 from infinipot.hf.gguf import described, load_gguf
 from infinipot.hf.loading import load
 from infinipot.hf.model import HFModel
-from infinipot.hf.packed import choice, ggml, hub, modules
-from infinipot.hf.packed.blocks import packed
+from infinipot.hf.packed import choice, ggml, modules
+from infinipot.hf.packed.blocks import NARROW, packed
 from infinipot.hf.packed.blocks import unpacked as unpack
 from infinipot.hf.packed.gguf_file import Index, Weights
 from infinipot.hf.packed.modules import PackedEmbedding, PackedHead, PackedLinear, PackedMlp, PackedNorm
@@ -42,6 +42,14 @@ def quantised(request: Any, home: Path, tmp_path: Path) -> Path:
     path = tmp_path / "tiny.gguf"
     write_gguf(path, request.param)
     return path
+
+
+def rounded(model: Any, kind: int) -> Any:
+    """The model with every matrix as it is in a packed format."""
+    for weight in model.parameters():
+        if weight.ndim == 2:
+            weight.data = unpack(packed(weight.data, kind))
+    return model
 
 
 def failing(*names: Any, **options: Any) -> str:
@@ -112,21 +120,26 @@ def test_a_folder_is_rounded_while_it_is_loaded(weights: str, quantised: Path, t
         part.save_pretrained(tmp_path / "folder")
     loaded = load(str(tmp_path / "folder"), device="cpu", weights=weights)
     assert isinstance(loaded.model.model.layers[1].mlp.inner.down_proj, PackedLinear)
-    kind = hub.NARROW if weights == "int4" else choice.BITS[weights]  # 32 columns are too few for Q4_K
-    for weight in theirs.parameters():
-        if weight.ndim == 2:
-            weight.data = unpack(packed(weight.data, kind))
+    kind = NARROW if weights == "int4" else choice.BITS[weights]  # 32 columns are too few for Q4_K
     ids = tokens(MANY)[None]
     with torch.no_grad():
-        assert torch.allclose(loaded.model(ids).logits, theirs(ids).logits, atol=1e-4)
+        assert torch.allclose(loaded.model(ids).logits, rounded(theirs, kind)(ids).logits, atol=1e-4)
     assert failing(str(tmp_path / "folder"), weights="fp8").startswith("fp8 weights are for cards")
 
 
 @needs_ggml
-def test_floats_of_a_gguf_are_rounded_if_that_is_asked(tiny_gguf: Path, home: Path) -> None:
+@pytest.mark.parametrize(("weights", "kind"), [("int8", 8), ("int4", NARROW)])
+def test_floats_of_a_gguf_are_rounded_if_that_is_asked(tiny_gguf: Path, weights: str, kind: int) -> None:
     assert not load(str(tiny_gguf), device="cpu", weights="auto").choice.packed
-    loaded = load(str(tiny_gguf), device="cpu", weights="int8")
-    assert isinstance(loaded.model.model.layers[1].mlp.inner.down_proj, PackedLinear)
+    loaded = load(str(tiny_gguf), device="cpu", weights=weights)
+    linear = loaded.model.model.layers[1].mlp.inner.down_proj
+    assert isinstance(linear, PackedLinear)
+    assert {one.kind for one in linear.shared.weights} == {kind}  # 64 columns are too few for Q4_K
+    theirs, _ = unpacked(tiny_gguf)
+    ids = tokens(MANY)[None]
+    with torch.no_grad():
+        found, wanted = loaded.model(ids).logits, rounded(theirs, kind)(ids).logits
+    assert torch.allclose(found, wanted, atol=1e-4)
 
 
 def test_weights_that_cannot_be_held_are_refused_or_unpacked(monkeypatch: pytest.MonkeyPatch) -> None:
