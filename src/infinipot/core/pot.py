@@ -138,6 +138,12 @@ class Pot:
         """Bytes of all buffers."""
         return sum(tensor.nbytes for layer in self.layers for tensor in layer.tensors())
 
+    def occupy(self) -> None:
+        """Take the memory of every slot now, where an operating system gives pages when they are written."""
+        for layer in self.layers:
+            for tensor in layer.tensors():
+                tensor.add_(0)
+
     def append(self, layer: int, keys: Tensor, values: Tensor) -> tuple[Tensor, Tensor]:
         """Write one layer's new keys and values [B, Hkv, n, D]; return everything its queries may see."""
         into = self.layers[layer]

@@ -4,6 +4,7 @@ import pytest
 import torch
 
 from infinipot.core.columns import COLUMNS, PAGED, zeros
+from infinipot.core.pot import LayerSpec, Pot
 
 CPU = torch.device("cpu")
 
@@ -36,3 +37,15 @@ def test_what_is_not_written_takes_no_memory() -> None:
     held = zeros((1, 2, 100_000, 128), torch.float32, CPU)  # 102 MB
     held[:, :, :100] = 1
     assert process.memory_info().rss - before < 20_000_000
+
+
+def test_an_occupied_pot_takes_all_its_memory_at_once() -> None:
+    psutil = pytest.importorskip("psutil")
+    pot = Pot([LayerSpec(torch.ones(4))], capacity=60_000, keep=30_000)
+    with pot.writing():
+        pot.append(0, torch.ones(1, 2, 3, 64), torch.ones(1, 2, 3, 64))
+    process = psutil.Process()
+    before = process.memory_info().rss
+    pot.occupy()
+    assert process.memory_info().rss - before > pot.nbytes // 2 > 30_000_000
+    assert torch.equal(pot.pot_layers[0].keys[:, :, :3], torch.ones(1, 2, 3, 64))
