@@ -37,7 +37,7 @@ def attend(queries: Tensor, keys: Tensor, values: Tensor, spec: LogitSpec) -> Te
         return _banded(queries, keys, values, spec)
     if queries.shape[2] == 1:
         return _one(queries, keys, values, spec.scale)
-    whole = _split if queries.device.type == "cpu" else _lower_right
+    whole = _split if queries.device.type == "cpu" else lower_right
     return whole(queries, keys, values, spec.scale)
 
 
@@ -142,11 +142,18 @@ def _has_cudnn(device: torch.device, dtype: torch.dtype, dim: int) -> bool:
     return torch.cuda.get_device_capability(device) >= (9, 0)
 
 
-def _lower_right(queries: Tensor, keys: Tensor, values: Tensor, scale: float) -> Tensor:
-    """Accelerators: the flash kernel's own lower-right alignment; it shares KV heads by itself."""
+@cache
+def has_flash(device: torch.device, dtype: torch.dtype, dim: int) -> bool:
+    """Say where the flash kernel can be called: no other device has it, nor a card before Ampere."""
+    half = dtype in (torch.bfloat16, torch.float16) and dim <= 256
+    return half and device.type == "cuda" and torch.cuda.get_device_capability(device) >= (8, 0)
+
+
+def lower_right(queries: Tensor, keys: Tensor, values: Tensor, scale: float) -> Tensor:
+    """Accelerators: where there is one, the flash kernel with its own lower-right alignment and KV heads."""
     if queries.shape[2] >= MANY and _has_cudnn(queries.device, queries.dtype, queries.shape[-1]):
         return _split_cudnn(queries, keys, values, scale)
-    if queries.dtype in (torch.bfloat16, torch.float16) and queries.shape[-1] <= 256:
+    if has_flash(queries.device, queries.dtype, queries.shape[-1]):
         flash = torch.ops.aten._scaled_dot_product_flash_attention
         return flash(queries, keys, values, 0.0, True, False, scale=scale)[0]  # type: ignore[no-any-return]
     repeat = queries.shape[1] // keys.shape[1]

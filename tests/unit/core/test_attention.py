@@ -33,6 +33,44 @@ def test_attend_is_masked_softmax_attention(
     torch.testing.assert_close(found.double(), wanted, atol=2e-6, rtol=1e-5)
 
 
+HALF = torch.float16
+
+
+@pytest.mark.parametrize(
+    ("device", "card", "dtype", "dim", "flash"),
+    [
+        ("cuda", (8, 0), HALF, 64, True),
+        ("cuda", (9, 0), torch.bfloat16, 256, True),
+        ("cuda", (7, 5), HALF, 64, False),  # T4
+        ("cuda", (7, 0), HALF, 64, False),  # V100
+        ("cuda", (8, 0), torch.float32, 64, False),
+        ("cuda", (8, 0), HALF, 288, False),
+        ("mps", (9, 9), HALF, 64, False),
+        ("cpu", (9, 9), HALF, 64, False),
+    ],
+)
+def test_the_flash_kernel_is_for_cards_that_have_it(monkeypatch, device, card, dtype, dim, flash) -> None:
+    monkeypatch.setattr(torch.cuda, "get_device_capability", lambda _: card)
+    attention.has_flash.cache_clear()
+    try:
+        assert attention.has_flash(torch.device(device), dtype, dim) is flash
+    finally:
+        attention.has_flash.cache_clear()
+
+
+@pytest.mark.parametrize(("dtype", "most"), [(HALF, 2e-3), (torch.float32, 2e-6)])
+@pytest.mark.parametrize(("new", "cached"), [(13, 0), (13, 20), (20, 3), (300, 20)])
+@pytest.mark.parametrize(("heads", "kv_heads"), [(2, 2), (6, 2)])
+def test_accelerators_without_that_kernel_compute_the_same(new, cached, heads, kv_heads, dtype, most) -> None:
+    """As Apple's and older cards do: here on the CPU, which lacks the kernel too."""
+    queries = torch.randn(2, heads, new, 8).to(dtype)
+    keys, values = torch.randn(2, 2, kv_heads, cached + new, 8).to(dtype)
+    found = attention.lower_right(queries, keys, values, 0.9)
+    assert found.dtype == dtype
+    wanted = slow_attention(queries, keys, values, 0.9)
+    torch.testing.assert_close(found.double(), wanted, atol=most, rtol=most)
+
+
 @pytest.mark.parametrize("seen", [10, 11])
 def test_one_token_in_two_halves_of_a_larger_buffer(monkeypatch, seen: int) -> None:
     monkeypatch.setattr(attention, "LONG", 4)
