@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import random
+import time
 
 import pytest
 
@@ -68,6 +69,13 @@ def test_calls_are_found_however_the_text_is_cut(text: str, expected: list[str |
     for seed in range(10):
         at = sorted(random.Random(seed).sample(range(len(text) + 1), min(3, len(text) + 1)))
         assert parsed([text[a:b] for a, b in zip([0, *at], [*at, len(text)], strict=True)]) == expected
+
+
+@pytest.mark.parametrize("begin", ["```json", "```", "<tool_call>", "{"])
+def test_no_answer_takes_long(begin: str) -> None:
+    started, text = time.monotonic(), f"{begin} x{' ' * 200_000}a"
+    assert parsed([text]) == [text]
+    assert time.monotonic() - started < 5
 
 
 def test_text_is_given_out_as_it_comes() -> None:

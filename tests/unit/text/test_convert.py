@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import io
 import random
+import re
 import subprocess
 import sys
+import time
 import tracemalloc
 import zipfile
 from collections.abc import Iterable
@@ -19,7 +21,7 @@ from hypothesis import strategies as st
 import small_documents as made
 from infinipot.errors import ConfigError, InputError
 from infinipot.text.convert import isolated, kinds, markdown, run, zipped
-from infinipot.text.convert.outline import Note
+from infinipot.text.convert.outline import PIECE, Note
 from infinipot.text.documents import Finder
 from infinipot.text.files import Piece
 
@@ -285,6 +287,31 @@ def test_markdown_stays_as_it_is_in_sections(step: int) -> None:
     assert "".join(text for _, text in found) == MARKDOWN
     assert [name for name, _ in found] == ["", "Title > One", "Title > One > Deep"]
     assert found[1][1].startswith("# Title\n\n## One ##\ntext\n```\n# no heading")
+
+
+SLOW_HEADING = re.compile(r" {0,3}(#{1,6})[ \t]+(.*?)(?:[ \t]+#+)?[ \t]*\r?\n?")  # quadratic in spaces
+
+
+@given(st.text("#  \ta", max_size=12), st.sampled_from(["", "\n", "\r\n"]))
+def test_headings_are_those_of_the_slow_and_obvious_pattern(line: str, end: str) -> None:
+    slow = SLOW_HEADING.fullmatch(line + end)
+    (name, text), *more = parts(markdown.sections([f"{line}{end}"])) or [("", "")]
+    assert (name, text, more) == (" ".join(slow[2].split()) if slow else "", line + end, [])
+
+
+def test_no_line_takes_markdown_long() -> None:
+    started = time.monotonic()
+    for line in (f"# x{' ' * 50_000}a\n", f"# x{' #' * 25_000}a\n", f"# x {'#' * 50_000}a\n"):
+        assert "".join(markdown.sections([line] * 4)) == line * 4
+    assert time.monotonic() - started < 5
+
+
+def test_headings_in_a_row_are_given_out_as_they_come() -> None:
+    started = time.monotonic()
+    found = list(markdown.sections(repeat("# a\n## b\n" * 100, 1_000)))
+    assert "".join(found) == "# a\n## b\n" * 100_000
+    assert max(map(len, found)) <= PIECE + 10
+    assert time.monotonic() - started < 10
 
 
 def test_markdown_takes_bounded_memory() -> None:

@@ -23,7 +23,7 @@ CANONICAL = {"whitespace_flexible": False, "item_separator": ", ", "key_separato
 _CLOSE = r"CLOSE: /\n\n?<\/tool_call>/" "\n"
 _MARKED = r"call: OPEN body CLOSE" "\n" r"OPEN: /\n?<tool_call>\n/" "\n" + _CLOSE
 _BARE = ("{", "```")  # how an answer begins that may be a call without its marks
-_FENCED = re.compile(r"\A```\w*\s*(.*?)\s*(?:```)?\Z", re.DOTALL)
+_FENCE = re.compile(r"```\w*")
 
 
 @dataclass(frozen=True)
@@ -97,8 +97,8 @@ class CallParser:
 
 
 def _unfenced(text: str) -> str:
-    found = _FENCED.match(text.strip())
-    return found[1] if found else text
+    found = _FENCE.match(text := text.strip())
+    return text[found.end() :].removesuffix("```") if found else text
 
 
 def as_text(content: str, calls: Iterable[Call]) -> str:

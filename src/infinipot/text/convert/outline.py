@@ -45,7 +45,8 @@ class Outline:
 class Sections:
     """Text that comes as paragraphs and headings, given out as pieces; each section begins a named one.
 
-    A heading right after another one, without text between them, begins no section of its own.
+    A heading right after another one, without text between them, begins no section of its own, up to a
+    piece of headings.
     """
 
     def __init__(self, outline: Outline | None = None) -> None:
@@ -65,7 +66,7 @@ class Sections:
 
     def begin(self, level: int, name: str, text: str) -> Iterator[str]:
         """Begin a section with its heading as it stands in the text; yield what is left of the one before."""
-        if not self._bare:
+        if not self._bare or len(self._waiting) > PIECE:
             yield from self.flush()
             self._new = self._bare = True
         self._name = self._outline.enter(level, name)
