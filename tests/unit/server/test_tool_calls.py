@@ -78,6 +78,28 @@ def test_no_answer_takes_long(begin: str) -> None:
     assert time.monotonic() - started < 5
 
 
+@pytest.mark.parametrize(
+    "told",
+    [
+        '{"name": {"weather": 1}, "arguments": {}}',
+        '{"name": ["weather"], "arguments": {}}',
+        '{"name": null, "arguments": {}}',
+        '{"name": "weather", "arguments": {"city": "\\ud800"}}',
+        '{"name": "weather", "arguments": {"\\udfff": 1}}',
+        '{"name": "weather", "arguments": {"days": NaN}}',
+        '{"name": "weather", "arguments": {"days": -Infinity}}',
+        '{"name": "weather", "arguments": {"days": 1e999}}',
+        '{"name": "weather", "arguments": {"days": ' + "[" * 20_000 + "]" * 20_000 + "}}",
+        '{"name": "weather", "arguments": {"days": ' + "[" * 20_000,
+    ],
+)
+def test_what_json_cannot_carry_on_is_text_and_no_call(told: str) -> None:
+    for text in (told, f"<tool_call>{told}</tool_call>", f"<tool_call>{told}", f"```json\n{told}\n```"):
+        parser = CallParser({"weather"})
+        assert "".join(map(str, [*parser.push(text), *parser.flush()])) == text
+        assert parser.calls == 0
+
+
 def test_text_is_given_out_as_it_comes() -> None:
     parser = CallParser(("weather",))
     assert list(parser.push("Hello")) == ["Hello"]

@@ -85,15 +85,17 @@ class CallParser:
     def _call(self, text: str) -> Call | None:
         try:
             told = json.loads(text)
-        except ValueError:
+            arguments = told.get("arguments", told.get("parameters", {})) if isinstance(told, dict) else None
+            whole = json.dumps(arguments, ensure_ascii=False, allow_nan=False)
+            whole.encode()  # half of a character cannot be sent
+        except (ValueError, RecursionError):
             return None
-        if not isinstance(told, dict) or told.get("name") not in self._names:
+        if not isinstance(arguments, dict) or not isinstance(name := told.get("name"), str):
             return None
-        arguments = told.get("arguments", told.get("parameters", {}))
-        if not isinstance(arguments, dict):
+        if name not in self._names:
             return None
         self.calls += 1
-        return Call(told["name"], json.dumps(arguments, ensure_ascii=False))
+        return Call(name, whole)
 
 
 def _unfenced(text: str) -> str:
