@@ -154,6 +154,12 @@ class Graph:
         self._ggml.compute(self._graph)
 
 
+def aligned(data: Tensor) -> Tensor:
+    """Return the same values in memory that ggml takes: a mapped file's may lie anywhere."""
+    data = data.contiguous()
+    return data.clone() if data.data_ptr() % ALIGNMENT else data
+
+
 @cache
 def find() -> Ggml | str:
     """Return the kernels, or why there are none on this machine."""

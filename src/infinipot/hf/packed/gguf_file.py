@@ -154,8 +154,7 @@ class Weights:
         place, change = self.found[name]
         if place.packable and not callable(change):
             data = place.bytes(self.file)
-            if change is not None or data.data_ptr() % ggml.ALIGNMENT:
-                data = data[change] if change is not None else data.clone()
+            data = ggml.aligned(data if change is None else data[change])
             return Blocks(data, place.kind, place.shape[1])
         if self.rounded and len(place.shape) == 2 and (kind := fitting(self.rounded, place.shape[1])):
             return packed(self.values(name), kind)

@@ -13,7 +13,7 @@ from torch import Tensor
 from infinipot.core.attention import LogitSpec
 from infinipot.hf.packed import ggml
 from infinipot.hf.packed.blocks import Blocks
-from infinipot.hf.packed.ggml import Ggml, Graph
+from infinipot.hf.packed.ggml import Ggml, Graph, aligned
 from infinipot.hf.packed.modules import PackedEmbedding, PackedLinear, PackedMlp, PackedNorm, buffer, padded
 
 HALVES = 2  # ggml's mode of RoPE that turns a head's first half with its second
@@ -132,12 +132,12 @@ class _Draft:
         if bias is None:
             return self.product(x, weight, out)
         made, into = self.product(x, weight), self.wide(len(bias)) if out is None else out
-        return self.graph.apply("ggml_add", made, self.graph.input(bias[None].contiguous()), out=into)
+        return self.graph.apply("ggml_add", made, self.graph.input(aligned(bias[None])), out=into)
 
     def normed(self, x: int, norm: PackedNorm, out: Tensor | None = None) -> int:
         width = len(norm.weight)
         made = self.graph.apply("ggml_rms_norm", x, norm.eps, out=self.wide(width))
-        weight = self.graph.input(norm.weight.data[None].contiguous())
+        weight = self.graph.input(aligned(norm.weight.data[None]))
         return self.graph.apply("ggml_mul", made, weight, out=self.wide(width) if out is None else out)
 
     def gated(self, x: int, weights: tuple[Blocks, ...]) -> int:
