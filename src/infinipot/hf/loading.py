@@ -194,9 +194,9 @@ def read_model(
     remedy = "check the name and the connection" if source is None else "is the folder complete?"
     with foreign(f"cannot load {name}", remedy), quiet():
         tokenizer = AutoTokenizer.from_pretrained(where, trust_remote_code=False)
-        if fill:
-            return load_rounded(where, 0, dtype, fill), tokenizer, ""
-        if choice.rounded:
-            return load_rounded(where, choice.rounded), tokenizer, ""
+        if fill or choice.rounded:
+            kind = dtype if fill else torch.float32
+            model, known = load_rounded(where, choice.rounded or 0, kind, fill)
+            return model, tokenizer, known
         model = AutoModelForCausalLM.from_pretrained(where, dtype=dtype, trust_remote_code=False)
     return model, tokenizer, ""

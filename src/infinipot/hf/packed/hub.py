@@ -1,6 +1,7 @@
 """A model of float weights, from a folder or the hub, rounded to few bits while it is loaded, one by one."""
 
 import json
+from collections.abc import Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,6 +15,7 @@ from infinipot.errors import ModelError
 from infinipot.hf.packed import load as packing
 from infinipot.hf.packed.blocks import Blocks, fitting, packed
 from infinipot.hf.packed.load import Fill
+from infinipot.models.fingerprint import sampled
 
 
 @dataclass(frozen=True)
@@ -40,9 +42,17 @@ class Files:
         kind = fitting(self.kind, found.shape[1]) if found.ndim == 2 else None
         return packed(found, kind) if kind else None
 
+    def samples(self, model: Any, plain: dict[str, Tensor]) -> Iterator[tuple[str, Tensor]]:
+        """Yield what a fingerprint is taken of, for the plain model's weights: all are known by the files."""
+        embedding = model.get_input_embeddings()
+        tied = next(f"{name}.weight" for name, module in model.named_modules() if module is embedding)
+        for name, weight in plain.items():
+            found = name if self.has(name) else tied if weight.is_meta else ""
+            yield name, self.values(found) if found else weight  # a buffer that no file has
 
-def load_rounded(where: str, kind: int, dtype: torch.dtype = torch.float32, fill: Fill | None = None) -> Any:
-    """Return the model of a folder or a hub id with its matrices in a packed format.
+
+def load_rounded(where: str, kind: int, dtype: torch.dtype, fill: Fill | None = None) -> tuple[Any, str]:
+    """Return the model of a folder or a hub id, its matrices in a packed format, and what it is known by.
 
     `fill` puts the weights into their places on another device than the CPU.
     """
@@ -50,12 +60,14 @@ def load_rounded(where: str, kind: int, dtype: torch.dtype = torch.float32, fill
 
     folder = Path(where) if Path(where).is_dir() else _fetched(where)
     model = packing.skeleton(AutoConfig.from_pretrained(folder), dtype)
+    plain = model.state_dict()
     with ExitStack() as stack:
         files = Files(_opened(folder, stack), kind)
         fill(model, files) if fill else packing.fill(model, files, dtype, packed=True)
+        known = sampled(files.samples(model, plain))
     if (folder / "generation_config.json").is_file():
         model.generation_config = GenerationConfig.from_pretrained(folder)
-    return model
+    return model, known
 
 
 def _fetched(name: str) -> Path:

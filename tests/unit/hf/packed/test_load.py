@@ -7,12 +7,14 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from safetensors.torch import load_file, save_file
 
 from gguf_oracle import unpacked
 from infinipot.core.pot import Pot
 from infinipot.core.rows import Rows
-from infinipot.engine import open_engine
+from infinipot.engine import Engine, open_engine
 from infinipot.errors import ConfigError, InfiniPotError, ModelError
+from infinipot.hf.cuda.load import filler
 from infinipot.hf.gguf import described, load_gguf
 from infinipot.hf.loading import load
 from infinipot.hf.model import HFModel
@@ -20,6 +22,7 @@ from infinipot.hf.packed import choice, ggml, modules
 from infinipot.hf.packed.blocks import NARROW, packed
 from infinipot.hf.packed.blocks import unpacked as unpack
 from infinipot.hf.packed.gguf_file import Index, Weights
+from infinipot.hf.packed.hub import load_rounded
 from infinipot.hf.packed.modules import PackedEmbedding, PackedHead, PackedLinear, PackedMlp, PackedNorm
 from infinipot.models import memory
 from infinipot.reading.sampling import Generation
@@ -125,6 +128,43 @@ def test_a_folder_is_rounded_while_it_is_loaded(weights: str, quantised: Path, t
     with torch.no_grad():
         assert torch.allclose(loaded.model(ids).logits, rounded(theirs, kind)(ids).logits, atol=1e-4)
     assert failing(str(tmp_path / "folder"), weights="fp8").startswith("fp8 weights are for cards")
+
+
+@needs_ggml
+@pytest.mark.parametrize("tied", [True, False])
+def test_a_rounded_folder_is_known_by_all_its_weights(tied: bool, quantised: Path, tmp_path: Path) -> None:
+    model, tokenizer = unpacked(quantised)
+    if not tied:
+        model.config.tie_word_embeddings = False
+        model.lm_head.weight = torch.nn.Parameter(2 * model.lm_head.weight.data)
+    known = set()
+    for name in ("one", "other"):  # with the same norms, as when an adapter was merged
+        for part in (model, tokenizer):
+            part.save_pretrained(tmp_path / name)
+        full, *rounded = (engine_of(tmp_path / name, weights).sample for weights in ("full", "int8", "int4"))
+        on_card = load_rounded(str(tmp_path / name), 0, torch.float32, filler("int8", CPU, torch.float32))[1]
+        assert {full} == {*rounded, on_card}  # a pot of one is a pot of the other
+        known.add(full)
+        model.model.layers[1].mlp.up_proj.weight.data *= 1.5
+    assert len(known) == 2
+
+
+@needs_ggml
+@pytest.mark.parametrize("shift", [0, 8, 16, 24])
+def test_float32_tensors_may_begin_anywhere_in_their_file(
+    shift: int, tiny_gguf: Path, tmp_path: Path
+) -> None:
+    model, tokenizer = unpacked(tiny_gguf)
+    for part in (model, tokenizer):
+        part.save_pretrained(tmp_path)
+    file = tmp_path / "model.safetensors"
+    save_file(load_file(file), file, {"format": "pt", "more": shift * "x"})  # a longer header
+    reader = engine_of(tmp_path, "int8").reader(Recipe.named(capacity=200, format="plain"))
+    assert "".join(reader.ask("hello?", Generation(3)))
+
+
+def engine_of(folder: Path, weights: str) -> Engine:
+    return open_engine(str(folder), device="cpu", dtype="float32", weights=weights)
 
 
 @needs_ggml
