@@ -47,8 +47,8 @@ def claimed(says: Says) -> None:
     bench = document("bench-llama-3-8b-h200-128k.json")["rows"]
     times = [value for row in bench for value in (row["first_token_s"], row["decode_ms"])]
     words = (
-        "first token after 128K | {:.2f} s, {:.1f} ms a token | plain transformers (dynamic cache, no graphs) "
-        "{:.1f} s, {:.0f} ms, in the same run |"
+        "first token after 128K | {:.2f} s, {:.1f} ms a token | plain transformers (dynamic "
+        "cache, no graphs) {:.1f} s, {:.0f} ms, in the same run |"
     )
     says(PAGE, words, *times)
 
@@ -80,9 +80,7 @@ def claimed(says: Says) -> None:
         "of {} facts planted in 128K tokens of novels and asked for afterwards, {} are answered with it and"
     )
     says(PAGE, f"{words} {{}} without.", count, with_, without)
-    words = (
-        "The passages alone, without a pot, answer {}: for facts that a few words find, the pot adds"
-    )
+    words = "The passages alone, without a pot, answer {}: for facts that a few words find, the pot adds"
     says(PAGE, words, alone, holds=chance(facts.less(cells[2], cells[0])))
 
     qwen = next(row for row in document("needs.json")["rows"] if row["model"].startswith("qwen"))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import random
 import re
+import resource
 import subprocess
 import sys
 import time
@@ -403,6 +404,44 @@ def test_a_conversion_that_wants_too_much_is_ended(tmp_path: Path) -> None:
         apart_from(page, tmp_path, "html", seconds=1)
     with pytest.raises(InputError, match=r"it cannot be converted within 0.1 GB of memory"):
         apart_from(b"<!--" + b"x" * 16_000_000, tmp_path, "html", memory=50 * 2**20)
+
+
+def test_a_conversion_starts_within_lower_limits_of_the_system(tmp_path: Path) -> None:
+    (tmp_path / "page.html").write_text("<p>fine")
+    code = "from infinipot.text.documents import Finder; print(*Finder().find(['page.html']).pieces())"
+    shell = f'ulimit -t 300 && ulimit -v 1900000 && exec "{sys.executable}" -P -c "{code}"'
+    done = subprocess.run(["sh", "-c", shell], cwd=tmp_path, capture_output=True, timeout=60)
+    assert done.stdout.strip() == b"fine", done.stderr
+
+
+def test_limits_that_the_system_does_not_know_are_done_without(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[tuple[int, tuple[int, int]]] = []
+
+    def refusing(kind: int, limits: tuple[int, int]) -> None:
+        asked.append((kind, limits))
+        raise ValueError if kind == resource.RLIMIT_AS else OSError  # macOS bounds no memory
+
+    monkeypatch.setattr(resource, "setrlimit", refusing)
+    monkeypatch.setattr(resource, "getrlimit", lambda _: (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
+    run.bound(10, 2**20)
+    assert asked == [
+        (resource.RLIMIT_CPU, (10, 15)),
+        (resource.RLIMIT_AS, (2**20, 2**20)),
+        (resource.RLIMIT_CORE, (0, 0)),
+    ]
+    monkeypatch.setattr(resource, "getrlimit", lambda _: (5, 12))
+    run.bound(10, 2**20)
+    assert [limits for _, limits in asked[3:]] == [(10, 12), (12, 12), (0, 0)]
+
+
+def test_parts_are_no_more_than_a_number_and_the_last_has_the_rest(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(run, "MOST_PARTS", 3)
+    told: list[object] = []
+    out, page = io.BytesIO(), b"".join(b"<h1>%d</h1><p>x" % number for number in range(9))
+    run.write("html", io.BytesIO(page), "it", out, told.append)
+    assert told == [["0", 6], ["1", 6], ["2", 42]]
+    assert len(out.getvalue()) == 54
+    assert not hasattr(isolated.Part("", 0), "__dict__")  # of which a document has many
 
 
 def test_a_long_document_takes_bounded_memory(tmp_path: Path) -> None:

@@ -30,7 +30,7 @@ class Limits:
 USUAL = Limits()
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Part:
     """A page, chapter or section of a text: its name, and how many characters it has."""
 

@@ -9,6 +9,7 @@ import sys
 import zipfile
 import zlib
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from typing import BinaryIO
 
 from infinipot.common.atomic_files import reason
@@ -24,6 +25,7 @@ CONVERTERS: dict[str, Callable[[BinaryIO, str], Iterator[str]]] = {
     "zip": zipped.convert,
 }
 MOST_TEXT = 512 * 2**20  # bytes that a document's text may have
+MOST_PARTS = 100_000  # that have a name of their own; the last one has the rest
 _BROKEN = (zipfile.BadZipFile, zlib.error, OSError, EOFError, NotImplementedError, RuntimeError, ValueError)
 
 
@@ -43,14 +45,15 @@ def pieces(kind: str, stream: BinaryIO, name: str) -> Iterator[str]:
 
 def write(kind: str, stream: BinaryIO, name: str, out: BinaryIO, tell: Callable[[object], None]) -> None:
     """Write a document's text, and tell of its parts as they end."""
-    part, length, size = "", 0, 0
+    part, length, size, count = "", 0, 0, 1
     for piece in pieces(kind, stream, name):
         if isinstance(piece, Note):
             tell({"note": piece})
             continue
-        if isinstance(piece, Piece):
+        if isinstance(piece, Piece) and count < MOST_PARTS:
             if length:
                 tell([part, length])
+                count += 1
             part, length = piece.source, 0
         data = piece.encode()
         length, size = length + len(piece), size + len(data)
@@ -63,14 +66,21 @@ def write(kind: str, stream: BinaryIO, name: str, out: BinaryIO, tell: Callable[
 
 
 def bound(seconds: int, memory: int) -> None:
-    """Bound the time and memory of this process, where the system can."""
+    """Bound the time and memory of this process, where the system can; lower limits of its own stay."""
     try:
         import resource
     except ImportError:  # Windows
         return
-    resource.setrlimit(resource.RLIMIT_CPU, (seconds, seconds + 5))
-    resource.setrlimit(resource.RLIMIT_AS, (memory, memory))
-    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    wanted = {
+        resource.RLIMIT_CPU: (seconds, seconds + 5),
+        resource.RLIMIT_AS: (memory, memory),
+        resource.RLIMIT_CORE: (0, 0),
+    }
+    for kind, (soft, hard) in wanted.items():
+        most = resource.getrlimit(kind)[1]
+        hard = hard if most == resource.RLIM_INFINITY else min(hard, most)
+        with suppress(ValueError, OSError):  # macOS bounds no memory
+            resource.setrlimit(kind, (min(soft, hard), hard))
 
 
 def main() -> int:
