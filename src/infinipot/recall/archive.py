@@ -119,27 +119,37 @@ class Archive:
     @contextmanager
     def _writing(self) -> Iterator[Database | None]:
         """Give a database of this archive's own; a disk that refuses ends the archive, not the reading."""
-        if self.problem:
+        if not self.problem:
+            with self._refusals():
+                self._database = self._opened()
+        if self.problem or self._database is None:
             yield None
             return
+        with self._refusals(), self._database.undoing():
+            yield self._database
+
+    @contextmanager
+    def _refusals(self) -> Iterator[None]:
         try:
-            if self._database is None:
-                self._database = Database(self._most_bytes)
-                for command in TABLES.values():
-                    self._database.run(command)
-            elif self._database.last > self.last:  # a fork has gone on
-                self._database = self._own(self._database)
-            with self._database.lock:
-                yield self._database
+            yield
         except (sqlite3.Error, UnicodeError) as error:
             self.problem = f"the archive could not be written ({error})"
-            if self._database is not None:
-                self._database.connection.rollback()
+
+    def _opened(self) -> Database:
+        if self._database is not None:
+            return self._own(self._database)
+        made = Database(self._most_bytes)
+        for command in TABLES.values():
+            made.run(command)
+        return made
 
     def _own(self, shared: Database) -> Database:
+        """Return the database, or a copy up to the last passage where a fork has gone on."""
+        if shared.last <= self.last:
+            return shared
         found = Database(self._most_bytes)
         with shared.lock:
-            shared.connection.backup(found.connection)
+            found.fill_from(shared.connection)
         found.cut_after(self.last)
         return found
 
@@ -180,9 +190,8 @@ class Archive:
         """Write the archive to a file that does not exist yet."""
         if self._database is None:
             raise StoreError("there is no archive to keep: nothing was read")
-        if self._database.last > self.last:
-            self._database = self._own(self._database)
         try:
+            self._database = self._own(self._database)
             with closing(sqlite3.connect(path)) as target, self._database.lock:
                 self._database.connection.backup(target)
                 target.execute(f"PRAGMA application_id = {MARK}")
@@ -191,16 +200,23 @@ class Archive:
             raise StoreError(f"cannot write the archive: {error}") from error
 
     @classmethod
-    def load(cls, path: Path, digest: str, what: str = "the archive", stranger: bool = False) -> Self:
+    def load(
+        cls,
+        path: Path,
+        digest: str,
+        what: str = "the archive",
+        stranger: bool = False,
+        most_bytes: int | None = None,
+    ) -> Self:
         """Return the archive of a file, if all its passages are those of the digest.
 
         The index of a `stranger`'s file is made anew from the passages.
         """
-        database, chain = Database(), b""
+        database, chain = Database(most_bytes), b""
         try:
             with closing(sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True)) as source:
-                check_make(source, what)
-                source.backup(database.connection)
+                check_make(source, what, most_bytes)
+                database.fill_from(source)
             for number, text in database.connection.execute("SELECT id, text FROM passages ORDER BY id"):
                 database.last += 1
                 if number != database.last or not isinstance(text, str):
@@ -214,7 +230,7 @@ class Archive:
             raise StoreError(f"{what} is damaged ({error})") from error
         if chain.hex() != digest:
             raise StoreError(f"{what} is of another text, or was changed")
-        return cls(None, database, chain)
+        return cls(most_bytes, database, chain)
 
 
 def _linked(chain: bytes, text: str) -> bytes:

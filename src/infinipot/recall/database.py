@@ -3,6 +3,9 @@
 import sqlite3
 import threading
 import weakref
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from functools import cache
 from typing import Any
 
 from infinipot.errors import StoreError
@@ -25,7 +28,7 @@ SOUND = (  # passages with a place
     "typeof(p.start) || typeof(s.token) || typeof(s.length) = 'integerintegerinteger' AND "
     "typeof(s.turn) IN ('integer', 'null') AND typeof(s.tokens) IN ('integer', 'null')"
 )
-_PAGE = 4096  # bytes, SQLite's own
+SCHEMA = "SELECT type, name, tbl_name, sql FROM sqlite_master ORDER BY name, type"
 
 
 class Database:
@@ -34,10 +37,31 @@ class Database:
     def __init__(self, most_bytes: int | None = None) -> None:
         self.lock = threading.RLock()
         self.connection = sqlite3.connect("", check_same_thread=False, isolation_level=None)
-        if most_bytes is not None:
-            self.connection.execute(f"PRAGMA max_page_count = {max(1, most_bytes // _PAGE)}")
+        self.connection.execute("PRAGMA trusted_schema = OFF")
         self.last = 0  # passages in the database
+        self._most_bytes = most_bytes
+        self._bound()
         weakref.finalize(self, self.connection.close)
+
+    def _bound(self) -> None:
+        if self._most_bytes is not None:
+            (page,) = self.run("PRAGMA page_size")[0]
+            self.run(f"PRAGMA max_page_count = {max(1, self._most_bytes // page)}")
+
+    def fill_from(self, source: sqlite3.Connection) -> None:
+        """Become a copy of another database, within this one's own bound: its pages may be larger."""
+        source.backup(self.connection)
+        self._bound()
+
+    @contextmanager
+    def undoing(self) -> Iterator[None]:
+        """Hold the database for one thread; where the block fails, what it began to write is undone."""
+        with self.lock:
+            try:
+                yield
+            except BaseException:
+                self.connection.rollback()
+                raise
 
     def run(self, command: str, *values: Any) -> list[tuple[Any, ...]]:
         """Run one command; return its rows."""
@@ -70,18 +94,27 @@ class Database:
         self.last = last
 
 
-def check_make(source: sqlite3.Connection, what: str) -> None:
-    """Refuse a file that is no archive, that is newer, or that holds anything but an archive's tables."""
+@cache
+def _schema() -> list[tuple[Any, ...]]:
+    """Everything in an archive, as SQLite has it: the tables, and those of the full-text index."""
+    with closing(sqlite3.connect(":memory:")) as made:
+        for command in TABLES.values():
+            made.execute(command)
+        return made.execute(SCHEMA).fetchall()
+
+
+def check_make(source: sqlite3.Connection, what: str, most_bytes: int | None = None) -> None:
+    """Refuse a file that is no archive, newer or too large, or has more than its tables, such as triggers."""
     source.execute("PRAGMA trusted_schema = OFF")
-    (mark,), (version,) = (
-        source.execute(f"PRAGMA {name}").fetchone() for name in ("application_id", "user_version")
+    mark, version, pages, page = (
+        source.execute(f"PRAGMA {name}").fetchone()[0]
+        for name in ("application_id", "user_version", "page_count", "page_size")
     )
     if mark != MARK:
         raise StoreError(f"{what} is no archive")
     if version > FORMAT:
         raise StoreError(f"{what} has format {version}, newer than {FORMAT}", remedy="upgrade infinipot")
-    found = dict(
-        source.execute("SELECT name, sql FROM sqlite_master WHERE name NOT LIKE 'words\\_%' ESCAPE '\\'")
-    )
-    if found != TABLES:
+    if source.execute(SCHEMA).fetchall() != _schema():
         raise StoreError(f"{what} is an archive of unknown make")
+    if most_bytes is not None and pages * page > most_bytes:
+        raise StoreError(f"{what} is over {most_bytes:,} bytes", remedy="raise `max_archive`")

@@ -97,8 +97,11 @@ class PotStore(ABC):
             with self.written(name) as path:
                 return file.write(path, state, card)
 
-    def archive(self, name: str, card: Card) -> "Archive | None":
-        """Return a pot's archive; None where it was read without one, StoreError where that is not whole."""
+    def archive(self, name: str, card: Card, most_bytes: int | None = None) -> "Archive | None":
+        """Return a pot's archive; None where it was read without one, StoreError where that is not whole.
+
+        On disk neither the archive nor what is added to it takes more than `most_bytes`.
+        """
         from infinipot.recall.archive import Archive
 
         what = f"the archive of pot '{name}'"
@@ -107,7 +110,7 @@ class PotStore(ABC):
         if name + (suffix := _suffix(card)) not in self.files():
             raise StoreError(f"{what} is missing")
         with self.opened(name, suffix) as path:
-            return Archive.load(path, card.archive, what)
+            return Archive.load(path, card.archive, what, most_bytes=most_bytes)
 
     def _keep(self, name: str, archive: "Archive", card: Card) -> None:
         with self.written(name, _suffix(card)) as path:

@@ -3,12 +3,14 @@
 import sqlite3
 import tracemalloc
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 
 import pytest
 
 from infinipot.errors import StoreError
 from infinipot.recall.archive import Archive
+from infinipot.recall.database import Database
 from infinipot.recall.words import terms
 
 PARAGRAPH = "The harbour lay still and the boats did not move at all that morning.\n\n"
@@ -111,10 +113,10 @@ def test_a_file_gives_the_same_archive_back_and_can_be_read_on(tmp_path: Path) -
     assert Archive.load(tmp_path / "a", archive.digest).last == archive.last  # the file was not touched
 
 
-def changed(path: Path, command: str) -> None:
-    with sqlite3.connect(path) as connection:
-        connection.execute(command)
-    connection.close()
+def changed(path: Path, *commands: str) -> None:
+    with closing(sqlite3.connect(path, isolation_level=None)) as connection:
+        for command in commands:
+            connection.execute(command)
 
 
 @pytest.mark.parametrize(
@@ -124,6 +126,13 @@ def changed(path: Path, command: str) -> None:
         ("DELETE FROM passages WHERE id = 1", "do not follow"),
         ("DELETE FROM passages WHERE id > 1", "another text"),
         ("CREATE TRIGGER t AFTER INSERT ON passages BEGIN DELETE FROM sources; END", "unknown make"),
+        ("CREATE TRIGGER words_t AFTER INSERT ON passages BEGIN DELETE FROM sources; END", "unknown make"),
+        ("CREATE TRIGGER words_data AFTER UPDATE ON sources BEGIN DELETE FROM passages; END", "unknown make"),
+        ("CREATE VIEW words_v AS SELECT * FROM passages", "unknown make"),
+        ("CREATE TABLE words_content (id INTEGER PRIMARY KEY, c0)", "unknown make"),
+        ("CREATE INDEX words_i ON passages (text)", "unknown make"),
+        ("ALTER TABLE words_config ADD COLUMN more AS (abs(k))", "unknown make"),
+        ("DROP TABLE words", "unknown make"),
         ("PRAGMA application_id = 1", "is no archive"),
         ("PRAGMA user_version = 99", "newer than"),
     ],
@@ -132,8 +141,13 @@ def test_a_changed_file_is_refused(command: str, reason: str, tmp_path: Path) ->
     archive = filled(PARAGRAPH * 50)
     archive.save(tmp_path / "a")
     changed(tmp_path / "a", command)
-    with pytest.raises(StoreError, match=reason):
-        Archive.load(tmp_path / "a", archive.digest)
+    for stranger in (False, True):
+        with pytest.raises(StoreError, match=reason):
+            Archive.load(tmp_path / "a", archive.digest, stranger=stranger)
+
+
+def test_what_a_schema_says_is_not_trusted_where_it_is_read() -> None:
+    assert Database().run("PRAGMA trusted_schema") == [(0,)]
 
 
 def test_damage_another_text_and_a_missing_file_are_refused(tmp_path: Path) -> None:
@@ -157,6 +171,48 @@ def test_a_disk_that_refuses_ends_the_archive_not_the_reading() -> None:
     assert archive.digest == ""
     archive.add("more")
     assert not found(archive, "more")
+
+
+@pytest.mark.parametrize("page", [4096, 65_536])
+def test_the_bound_on_disk_holds_for_an_archive_of_a_file_and_its_forks(page: int, tmp_path: Path) -> None:
+    archive, most = filled(PARAGRAPH * 50), 500_000
+    archive.save(tmp_path / "a")
+    changed(tmp_path / "a", f"PRAGMA page_size = {page}", "VACUUM")
+    loaded = Archive.load(tmp_path / "a", archive.digest, most_bytes=most)
+    fork = loaded.fork()
+    for one in (loaded, fork):  # the second takes a database of its own
+        one.add("One more.")
+    for one in (loaded, fork):
+        for number in range(20):
+            one.add(" ".join(f"word{number}x{count}" for count in range(2000)))
+            if one.problem:
+                break
+        assert "full" in one.problem
+        one.save(tmp_path / "b")
+        assert (tmp_path / "b").stat().st_size <= most
+        (tmp_path / "b").unlink()
+
+
+def test_a_fork_for_which_there_is_no_room_ends_alone(tmp_path: Path) -> None:
+    archive = Archive(most_bytes=200_000)
+    archive.add("before " * 100)
+    fork = archive.fork()
+    while not archive.problem:
+        archive.add(" ".join(f"word{archive.last}x{count}" for count in range(300)))
+    fork.add("after")
+    assert "full" in fork.problem
+    with pytest.raises(StoreError, match="cannot write the archive"):
+        fork.save(tmp_path / "a")
+    assert found(archive, "before")
+
+
+def test_a_file_larger_than_the_bound_is_refused(tmp_path: Path) -> None:
+    archive = filled(PARAGRAPH * 500)
+    archive.save(tmp_path / "a")
+    size = (tmp_path / "a").stat().st_size
+    assert Archive.load(tmp_path / "a", archive.digest, most_bytes=size).digest == archive.digest
+    with pytest.raises(StoreError, match=f"over {size - 1:,} bytes: raise `max_archive`"):
+        Archive.load(tmp_path / "a", archive.digest, most_bytes=size - 1)
 
 
 def test_memory_does_not_follow_the_length() -> None:

@@ -233,3 +233,30 @@ def test_a_slot_s_archive_has_a_bound_on_disk(tmp_path: Path, caplog: pytest.Log
         server.read(" ".join(f"Word {number:x} fills a disk." for number in range(2000)))
         assert "nothing of that pot will be recalled" in caplog.text
         assert "passages" not in server.ask("What fills a disk?", pot="book")
+
+
+@pytest.mark.parametrize("how", ["appended to", "asked about"])
+def test_the_bound_holds_for_a_kept_pot(tmp_path: Path, how: str, caplog: pytest.LogCaptureFixture) -> None:
+    many = " ".join(f"Word {number:x} fills a disk." for number in range(2000))
+    with serving(tmp_path, max_archive=2**16) as server:
+        server.read(book("raven"))
+        assert server.ask(pot="book", keep=False)["passages"]
+        if how == "appended to":
+            server.read(many, rest="/append")
+            assert "nothing of that pot will be recalled" in caplog.text
+            assert server.archives(tmp_path) == []
+        else:
+            server.ask(f"{many}\n\nWhat fills a disk?", pot="book")
+            (slot,) = (slot for slot in server.scheduler.slots.all if slot.conversation)
+            assert slot.reader.archive is not None
+            assert "full" in slot.reader.archive.problem
+
+
+def test_an_archive_larger_than_the_bound_is_left_alone(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    with serving(tmp_path) as server:
+        server.read(book("raven") * 20)
+    with serving(tmp_path, max_archive=2**16) as server:
+        assert "passages" not in server.ask(pot="book")
+        assert "raise `max_archive`: nothing is recalled" in caplog.text

@@ -85,7 +85,8 @@ def _chat(running: Running, request: requests.ChatRequest) -> Steps[requests.Eve
         state, card = yield running.background(running.library.load, request.pot)
         reader.restore(state)
         del state
-        if recalls and (found := (yield running.background(running.library.archive, request.pot, card))):
+        kept = running.library.archive, request.pot, card, running.slot.most_archived
+        if recalls and (found := (yield running.background(*kept))):
             reader.archive = found
     told = asked, reader.tokenizer, running.format, running.known, about, capacity, request.tools
     prompt = yield from _prompt(running, asked[running.known :], prompts.conversation, *told)
@@ -124,7 +125,8 @@ def _read_into_pot(running: Running, request: requests.ReadIntoPot) -> Steps[req
             state, before = yield running.background(library.load, request.name)
             reader.restore(state)
             del state
-            reader.archive = yield running.background(library.archive, request.name, before)
+            kept = library.archive, request.name, before, running.slot.most_archived
+            reader.archive = yield running.background(*kept)
         known = reader.tokens_read
         text = reader.archived(stored(request.file, request.kind, request.parts, label(request.title)))
         pieces = chain(["\n\n"] if request.append else [], text)

@@ -67,10 +67,10 @@ class PotLibrary:
             raise StoreError(f"pot '{name}' holds numbers that are none: read its text again")
         return state, loaded
 
-    def archive(self, name: str, card: Card) -> Archive | None:
-        """Return the archive of a pot that was loaded; None where there is none that is whole."""
+    def archive(self, name: str, card: Card, most_bytes: int | None) -> Archive | None:
+        """Return the archive of a pot that was loaded; None where there is none that is whole and fits."""
         try:
-            return self.store.archive(name, card)
+            return self.store.archive(name, card, most_bytes)
         except StoreError as error:  # the pot itself is whole
             log.warning("%s: nothing is recalled", error)
             return None
