@@ -15,7 +15,8 @@ from infinipot.errors import InputError
 BLOCK = 65_536  # bytes read from a file at once
 READABLE = "give text, Markdown, HTML, PDF, DOCX or EPUB"
 _BOM = "\ufeff"
-_CONTROLS = re.compile(rb"[\x01-\x08\x0e-\x1a\x1c-\x1f]")  # that no text in any encoding has
+CONTROLS = re.compile(rb"[\x00-\x08\x0e-\x1a\x1c-\x1f]")  # bytes that no text in any encoding has
+_ESCAPES = ("idna", "raw-unicode-escape", "unicode-escape", "utf-7")  # fail, or make halves of characters
 
 
 def read_text(path: str | os.PathLike[str]) -> Iterator[str]:
@@ -103,12 +104,17 @@ def check_regular(path: str | os.PathLike[str]) -> None:
         raise InputError(f"{path} is not a regular file and can be read only once: give it as standard input")
 
 
-def _decoder(encoding: str) -> codecs.IncrementalDecoder:
-    strict = encoding.lower() in ("utf-8", "utf8", "us-ascii", "ascii", "")
+def is_charset(word: str) -> bool:
+    """Say whether a word names an encoding in which any bytes can be read as text."""
     try:
-        b"x".decode(encoding or "utf-8")
-    except (LookupError, UnicodeError):  # unknown, or no encoding of text
-        strict = True
+        b"x".decode(word)
+        return codecs.lookup(word).name not in _ESCAPES
+    except (LookupError, ValueError):  # unknown, no encoding of text, or no word
+        return False
+
+
+def _decoder(encoding: str) -> codecs.IncrementalDecoder:
+    strict = encoding.lower() in ("utf-8", "utf8", "us-ascii", "ascii") or not is_charset(encoding)
     return codecs.getincrementaldecoder("utf-8" if strict else encoding)("strict" if strict else "replace")
 
 
@@ -125,7 +131,7 @@ def _decode_block(decoder: codecs.IncrementalDecoder, data: bytes, offset: int, 
         return decoder.decode(data, final=not data)
     except UnicodeDecodeError as error:
         at = offset - held + error.start
-        if _CONTROLS.search(data):
+        if CONTROLS.search(data):
             raise InputError(f"{name} is binary, not text (byte {at})", remedy=READABLE) from error
         raise InputError(
             f"{name} is not UTF-8 (byte {at}): if it is Latin-1, convert it with `iconv -f latin1 -t utf-8`"

@@ -244,6 +244,8 @@ def test_a_page_is_its_words_in_sections() -> None:
         "<p>Café – “x”".encode("utf-16"),
         '<meta charset="no-such-thing"><p>Café – “x”'.encode(),
         '<meta charset="rot13"><p>Café – “x”'.encode(),
+        '<meta charset="idna"><p>Café – “x”'.encode(),
+        '<meta charset="utf-7"><p>Café – “x”'.encode(),
         '<?xml version="1.0" encoding="UTF-8"?><p>Café – “x”</p>'.encode(),
     ],
 )
@@ -335,6 +337,10 @@ def test_markdown_takes_bounded_memory() -> None:
         ),
         (b"{\\rtf1 hello}", "is rich text (RTF): save it as DOCX or PDF"),
         (b"\0\0\0 ftypisom" + bytes(9), "is a film or sound (MP4)"),
+        (b"ID3\x03\0\0" + bytes(9), "is a sound (MP3): write down what is said first"),
+        (b"RIFF\x10\0\0\0WAVE", "is a picture, sound or film (RIFF)"),
+        (b"BZh91AY&SY\x01\xff", "is compressed (bzip2): unpack it first"),
+        (b"GIF89a\x10\0\x10\0", "is a picture (GIF)"),
         (made.zipped({"xl/workbook.xml": "x"}), "is a spreadsheet (XLSX): save it as PDF or as text"),
         (made.zipped({"ppt/presentation.xml": "x"}), "is a presentation (PPTX): save it as PDF or as text"),
         (made.zipped({"content.xml": "x"}), "is an OpenDocument file (ODT): save it as PDF or as text"),
@@ -357,6 +363,32 @@ def test_a_file_that_is_not_what_its_name_says(tmp_path: Path) -> None:
     assert kinds.kind_of(b"<!DOCTYPE html><p>", "page.txt", "text/plain") == "text"
     assert kinds.kind_of(b"# x", "readme", "text/markdown") == "markdown"
     assert kinds.kind_of(made.pdf(LINES)[:1024], "no-suffix") == "pdf"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "ID3 tags, told in full",
+        "RIFF is a format of files.",
+        "BZh, said the bee.\n\n\x1b[1mBzz\x1b[0m",
+        "GIF89a is a picture",
+        "Rar! Rar! said the crow",
+        "Softftyp",
+        "A PDF begins with %PDF-1.4, as they say: é.",
+    ],
+)
+def test_a_text_may_begin_with_the_letters_of_another_kind(text: str, tmp_path: Path) -> None:
+    path = tmp_path / "some.txt"
+    path.write_text(text, "utf-8")
+    assert "".join(Finder().find([str(path)]).pieces()) == text
+
+
+@pytest.mark.parametrize("before", [b"\n", b"\xef\xbb\xbf \r\n", b"From: x\n\n\0", b"From: x\n\n\xe2\xe3"])
+def test_a_pdf_may_have_something_in_front(before: bytes) -> None:
+    assert kinds.kind_of(before + made.pdf(LINES)[:900], "some") == "pdf"
+    assert kinds.kind_of(b"From: x\n\n%PDF-1.4\n", "some.pdf") == "pdf"
+    assert kinds.kind_of(b"From: x\n\n%PDF-1.4\n", "some", "application/pdf") == "pdf"
+    assert kinds.kind_of("A %PDF- is ñ".encode()[:-1], "some") == "text"  # cut within a letter
 
 
 def test_a_zip_bomb_is_refused_before_it_is_unpacked(tmp_path: Path) -> None:

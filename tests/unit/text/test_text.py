@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import io
 import os
 import re
 from collections.abc import Iterator
+from encodings.aliases import aliases
 from itertools import repeat
 from pathlib import Path
 
@@ -59,6 +61,20 @@ def test_what_is_not_text_is_refused_in_one_line(content: bytes, message: str, t
     with pytest.raises(InputError, match=message) as caught:
         read(content, tmp_path)
     assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "charset", ["idna", "utf\0-8", "punycode", "rot13", "utf-7", "unicode_escape", "x" * 999]
+)
+def test_what_is_no_charset_of_texts_is_taken_for_utf_8(charset: str) -> None:
+    assert list(decoded([b"caf\xc3\xa9 \\ud800 +2AA-"], "page", charset)) == ["café \\ud800 +2AA-"]
+
+
+def test_any_charset_that_python_knows_gives_text() -> None:
+    data = bytes(range(1, 256)) + b"\\ud800 \\x +2AA- xn--a..b ~{ \x1b$B"
+    for charset in sorted({*aliases.values(), "idna", "punycode", "unicode_escape"}):
+        with contextlib.suppress(InputError):  # UTF-8, strictly
+            "".join(decoded([data, data], "page", charset)).encode()
 
 
 def test_what_cannot_be_opened_is_refused(tmp_path: Path) -> None:

@@ -7,7 +7,7 @@ from html.parser import HTMLParser
 from typing import BinaryIO
 
 from infinipot.text.convert.outline import Outline, Sections
-from infinipot.text.files import BLOCK
+from infinipot.text.files import BLOCK, is_charset
 
 _UNSHOWN = frozenset({"script", "style", "template", "noscript", "svg", "iframe", "select", "title"})
 _BLOCKS = frozenset(
@@ -121,11 +121,7 @@ def charset(head: bytes) -> str:
     if named := _CHARSET.search(head[:4096]):
         word = named[1].decode("ascii", "replace").lower()
         word = "cp1252" if word in ("iso-8859-1", "latin1", "ascii", "us-ascii") else word
-        try:
-            b"x".decode(word)
-        except (LookupError, UnicodeError):  # unknown, or no encoding of text
-            return "utf-8"
-        return "utf-8" if word.startswith("utf-16") else word
+        return word if is_charset(word) and not word.startswith("utf-16") else "utf-8"
     try:
         codecs.getincrementaldecoder("utf-8")().decode(head)
     except UnicodeDecodeError:

@@ -1,10 +1,11 @@
 """What a file is, by its first bytes and its name; what cannot be read is refused by its own name."""
 
+import codecs
 from pathlib import PurePosixPath
 from typing import Literal
 
 from infinipot.errors import InputError
-from infinipot.text.files import READABLE
+from infinipot.text.files import CONTROLS, READABLE
 
 Kind = Literal["text", "markdown", "html", "pdf", "zip"]
 CONVERTED: tuple[Kind, ...] = ("html", "pdf", "zip")  # to be made text first; the others are text
@@ -41,20 +42,21 @@ _REFUSED = (  # first bytes, what has them, what to do
     (b"MZ\x90", "a program", READABLE),
     (b"SQLite format 3\0", "a database (SQLite)", READABLE),
 )
+_LETTERS = (b"GIF8", b"BZh", b"Rar!", b"ID3", b"RIFF")  # that a text may begin with too
 
 
 def kind_of(head: bytes, name: str, mime: str = "") -> Kind:
     """Return what a file is that begins with these bytes; `mime` is what a server says of it."""
     for begin, what, remedy in _REFUSED:
-        if head.startswith(begin):
+        if head.startswith(begin) and (begin not in _LETTERS or CONTROLS.search(head)):
             raise InputError(f"{name} is {what}", remedy=remedy)
-    if head[4:8] == b"ftyp":
+    if head[4:8] == b"ftyp" and CONTROLS.search(head):
         raise InputError(f"{name} is a film or sound (MP4)", remedy=_SOUND)
-    if b"%PDF-" in head:
+    meant = _SUFFIXES.get(PurePosixPath(name.rstrip("/")).suffix.lower(), "text")
+    if _is_pdf(head, meant == "pdf" or mime == "application/pdf"):
         return "pdf"
     if head.startswith((b"PK\x03\x04", b"PK\x05\x06")):
         return "zip"
-    meant = _SUFFIXES.get(PurePosixPath(name.rstrip("/")).suffix.lower(), "text")
     if meant in ("pdf", "zip"):
         ending = PurePosixPath(name).suffix[1:].upper()
         raise InputError(f"{name} is no {ending}, or a damaged one", remedy="open it and save it again")
@@ -70,7 +72,24 @@ def kind_of_upload(head: bytes, name: str, mime: str, title: str) -> Kind:
     return meant if found == "text" and meant in ("html", "markdown") else found
 
 
+def _is_pdf(head: bytes, told: bool) -> bool:
+    """Say whether a PDF begins here; one that has something in front is told, or is no text."""
+    return _begin(head).startswith(b"%PDF-") or (b"%PDF-" in head and (told or not _is_text(head)))
+
+
+def _is_text(head: bytes) -> bool:
+    try:
+        codecs.getincrementaldecoder("utf-8")().decode(head)
+    except UnicodeDecodeError:
+        return False
+    return not CONTROLS.search(head)
+
+
+def _begin(head: bytes) -> bytes:
+    return head.removeprefix(codecs.BOM_UTF8).lstrip()
+
+
 def _is_page(head: bytes, mime: str) -> bool:
     """Say whether a server's word, or the beginning itself, tells of a page of the web."""
-    begin = head.removeprefix(b"\xef\xbb\xbf").lstrip()[:15].lower()
+    begin = _begin(head)[:15].lower()
     return mime == "text/html" or (not mime and begin.startswith((b"<!doctype html", b"<html")))
