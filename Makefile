@@ -18,7 +18,7 @@ SPREAD := -n logical --maxprocesses 8 --dist loadfile
 
 setup: $(STAMP)
 
-# torch first and pinned: a looser requirement would pull gigabytes of CUDA packages.
+# torch first and pinned: asked for by another package it may come in another version and a larger build.
 $(STAMP): pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --upgrade -c constraints.txt pip
