@@ -6,17 +6,19 @@ which is mapped into memory. This module does not know where a file came from.
 """
 
 import hashlib
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import torch
+from filelock import FileLock
 
 from infinipot.common.atomic_files import failing_to
 from infinipot.common.extras import needed_for
 from infinipot.errors import ModelError, foreign
 from infinipot.hf.packed import load as packing
-from infinipot.hf.packed.gguf_file import Index, Weights, indexed, places
+from infinipot.hf.packed.gguf_file import Weights, indexed
+from infinipot.hf.packed.gguf_index import Index, places
 from infinipot.hf.packed.load import Fill
 from infinipot.hf.quick_tokenizer import tokenizer_in
 from infinipot.hf.quiet import quiet
@@ -56,6 +58,7 @@ def read_header(path: Path) -> Header:
         # What the file says, else llama.cpp's default for its kind of vocabulary.
         bos = told.get("vocabulary") == "llama" or told.get("splitter") == "llama-bpe"
         index = Index(told["architecture"], tuple(places(reader)))
+        index = replace(index, header=index.header_of(path))
         return Header(told["architecture"], bool(told.get("add_bos", bos)), told.get("eos"), index)
 
 
@@ -93,24 +96,40 @@ def describe(gguf: Path, folder: Path, alias: str) -> bool:
 
 def described(gguf: Path) -> Path:
     """Return the folder that describes a GGUF file; made now where the file was not seen before."""
-    if (gguf.parent / Index.FILE).is_file():
+    if _describes(gguf.parent, gguf):
         return gguf.parent
     status = gguf.stat()
     known = f"{gguf.resolve()} {status.st_size} {status.st_mtime_ns} {cache.STORE_VERSION}"
     folder = cache.root() / "described" / hashlib.sha256(known.encode()).hexdigest()[:16]
-    if not (folder / Index.FILE).is_file():
+    if not _describes(folder, gguf):
         remedy = f"free some space or set INFINIPOT_HOME to a folder you can write (now {cache.root()})"
         with failing_to(f"describe {gguf.name}", remedy, kind=ModelError):
-            new = folder.with_suffix(".new")
-            discard(new)
-            new.mkdir(parents=True)
-            try:
-                describe(gguf, new, str(gguf))
-                discard(folder)
-                new.replace(folder)
-            finally:
-                discard(new)
+            folder.parent.mkdir(parents=True, exist_ok=True)
+            with FileLock(folder.with_suffix(".lock")):
+                _describe_anew(gguf, folder)
     return folder
+
+
+def _describes(folder: Path, gguf: Path) -> bool:
+    """Say whether a folder has a description, and of this file: another one may lie beside it."""
+    if not (folder / Index.FILE).is_file():
+        return False
+    index = Index.load(folder)
+    return index.header == index.header_of(gguf)
+
+
+def _describe_anew(gguf: Path, folder: Path) -> None:
+    """Put a description of a file in its place; the caller holds its lock."""
+    if _describes(folder, gguf):  # another process made it while this one waited
+        return
+    discard(new := folder.with_suffix(".new"))
+    new.mkdir()
+    try:
+        describe(gguf, new, str(gguf))
+        discard(folder)
+        new.replace(folder)
+    finally:
+        discard(new)
 
 
 def load_gguf(

@@ -20,7 +20,7 @@ from infinipot.errors import ConfigError, ModelError, foreign
 from infinipot.hf.cuda.load import filler
 from infinipot.hf.gguf import adds_bos, described, load_gguf, pull
 from infinipot.hf.packed.choice import IN_FULL, Choice, choose_weights, choose_what_fits
-from infinipot.hf.packed.gguf_file import Index
+from infinipot.hf.packed.gguf_index import Index
 from infinipot.hf.packed.hub import load_rounded
 from infinipot.hf.quiet import quiet
 from infinipot.models import cache, catalog, memory

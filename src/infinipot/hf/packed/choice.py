@@ -15,7 +15,7 @@ from infinipot.hf.cuda.grouped import GROUP
 from infinipot.hf.cuda.repack import FORMATS
 from infinipot.hf.packed import ggml
 from infinipot.hf.packed.ggml import UNPACK
-from infinipot.hf.packed.gguf_file import Index
+from infinipot.hf.packed.gguf_index import Index
 
 BITS = {"int8": 8, "int4": 12}
 """What is asked for, and ggml's number of the format: Q8_0 and Q4_K."""

@@ -5,11 +5,10 @@ memory, so a weight that stays packed is not copied unless its rows change place
 do is done on unpacked values.
 """
 
-import json
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, ClassVar, Self
+from typing import Any, Self
 
 import numpy as np
 import torch
@@ -17,99 +16,8 @@ from torch import Tensor
 
 from infinipot.errors import ModelError
 from infinipot.hf.packed import ggml
-from infinipot.hf.packed.blocks import Blocks, block_size, fitting, format_name, packed, slices, unpacked
-
-_FLOATS = {0: torch.float32, 1: torch.float16, 30: torch.bfloat16}
-
-
-@dataclass(frozen=True)
-class Place:
-    """Where a tensor lies in a GGUF file; `shape` is the tensor's in torch's order."""
-
-    name: str
-    kind: int
-    shape: tuple[int, ...]
-    offset: int
-    size: int
-
-    @property
-    def packable(self) -> bool:
-        """Whether the tensor can stay as it is."""
-        return self.kind in ggml.UNPACK and len(self.shape) == 2
-
-    def bytes(self, file: Tensor) -> Tensor:
-        """Return the tensor's bytes, a row each where there are rows."""
-        found = file[self.offset : self.offset + self.size]
-        return found.view(self.shape[0], -1) if len(self.shape) == 2 else found
-
-    def blocks(self, file: Tensor) -> Blocks:
-        """Return the tensor as it is."""
-        return Blocks(self.bytes(file), self.kind, self.shape[1])
-
-    def values(self, file: Tensor) -> Tensor:
-        """Return the tensor unpacked to float32."""
-        data = self.bytes(file)
-        if self.packable:
-            return unpacked(self.blocks(file))
-        if self.kind in _FLOATS:
-            return data.clone().reshape(-1).view(_FLOATS[self.kind]).float().view(self.shape)
-        from gguf import GGMLQuantizationType, dequantize
-
-        return torch.from_numpy(dequantize(data.numpy(), GGMLQuantizationType(self.kind))).view(self.shape)
-
-
-@dataclass(frozen=True)
-class Index:
-    """What is in a GGUF file and where, and the names its tensors have in the model."""
-
-    FILE: ClassVar = "tensors.json"
-    architecture: str
-    places: tuple[Place, ...]
-    names: dict[str, str] = field(default_factory=dict)
-
-    @property
-    def parameters(self) -> int:
-        """The number of weights."""
-        return sum(int(np.prod(place.shape)) for place in self.places)
-
-    @property
-    def formats(self) -> list[str]:
-        """The formats of its matrices, by name."""
-        return sorted({format_name(place.kind) for place in self.places if len(place.shape) > 1})
-
-    @property
-    def packed_bytes(self) -> int:
-        """Memory of the weights if they stay in their blocks; what cannot is unpacked to float32."""
-        return sum(one.size if one.packable else 4 * int(np.prod(one.shape)) for one in self.places)
-
-    def check(self, gguf: Path) -> None:
-        """Refuse a file with a block whose scale is not a number: unpack everything once."""
-        file = mapped(gguf)
-        for place in self.places:
-            parts = slices(place.blocks(file)) if place.packable else [(0, place.values(file))]
-            if not all(part.isfinite().all() for _, part in parts):
-                problem = f"{gguf} is damaged: {place.name} has values that are no numbers"
-                raise ModelError(problem, remedy="download it again")
-
-    def save(self, folder: Path) -> None:
-        """Write the index: gguf's reader needs seconds for a large vocabulary."""
-        rows = [[one.name, one.kind, list(one.shape), one.offset, one.size] for one in self.places]
-        told = {"architecture": self.architecture, "places": rows, "names": self.names}
-        (folder / self.FILE).write_text(json.dumps(told) + "\n", "utf-8")
-
-    @classmethod
-    def load(cls, folder: Path) -> Self:
-        """Read an index."""
-        told = json.loads((folder / cls.FILE).read_text("utf-8"))
-        found = (Place(name, kind, tuple(shape), *where) for name, kind, shape, *where in told["places"])
-        return cls(told["architecture"], tuple(found), told["names"])
-
-
-def places(reader: Any) -> Iterator[Place]:
-    """Yield where the tensors lie, from gguf's own reader."""
-    for tensor in reader.tensors:
-        shape = tuple(int(size) for size in reversed(tensor.shape))
-        yield Place(tensor.name, int(tensor.tensor_type), shape, int(tensor.data_offset), int(tensor.n_bytes))
+from infinipot.hf.packed.blocks import Blocks, block_size, fitting, packed, unpacked
+from infinipot.hf.packed.gguf_index import Index, Place, mapped
 
 
 def indexed(model: Any, index: Index) -> Index:
@@ -117,11 +25,6 @@ def indexed(model: Any, index: Index) -> Index:
     from transformers.modeling_gguf_pytorch_utils import get_gguf_hf_weights_map
 
     return replace(index, names=get_gguf_hf_weights_map(model, _processor(model, index)))
-
-
-def mapped(path: Path) -> Tensor:
-    """Return the file's bytes; what is not looked at is not read."""
-    return torch.from_numpy(np.memmap(path, dtype=np.uint8, mode="c"))  # "c": nothing is ever written back
 
 
 @dataclass(frozen=True)

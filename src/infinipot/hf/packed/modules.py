@@ -111,6 +111,14 @@ class PackedEmbedding(nn.Module):
         return rows if self.scale is None else rows * self.scale
 
 
+def packed_bytes(model: nn.Module) -> int:
+    """Return the bytes of all packed weights of a model; what an embedding and a head share counts once."""
+    linears = [module for module in model.modules() if isinstance(module, PackedLinear)]
+    rows = [module.blocks for module in model.modules() if isinstance(module, PackedEmbedding)]
+    found = [*rows, *(one.shared.weights[one.index] for one in linears)]
+    return sum({blocks.data.data_ptr(): blocks.data.nbytes for blocks in found}.values())
+
+
 class PackedMlp(nn.Module):
     """Stands for a gated feed-forward module whose activation is SiLU: for few tokens one graph.
 

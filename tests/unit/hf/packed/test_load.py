@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +20,8 @@ from infinipot.hf.model import HFModel
 from infinipot.hf.packed import choice, ggml, modules
 from infinipot.hf.packed.blocks import NARROW, packed
 from infinipot.hf.packed.blocks import unpacked as unpack
-from infinipot.hf.packed.gguf_file import Index, Weights
+from infinipot.hf.packed.gguf_file import Weights
+from infinipot.hf.packed.gguf_index import Index
 from infinipot.hf.packed.hub import load_rounded
 from infinipot.hf.packed.modules import PackedEmbedding, PackedHead, PackedLinear, PackedMlp, PackedNorm
 from infinipot.models import memory
@@ -205,7 +205,7 @@ def test_weights_that_cannot_be_held_are_refused_or_unpacked(monkeypatch: pytest
 
 
 def ggml_place(name: str, kind: int, shape: tuple[int, ...]) -> Any:
-    from infinipot.hf.packed.gguf_file import Place
+    from infinipot.hf.packed.gguf_index import Place
 
     return Place(name, kind, shape, 0, 1)
 
@@ -246,15 +246,6 @@ def load_gguf_skeleton(folder: Path) -> Any:
     from infinipot.hf.packed.load import skeleton
 
     return skeleton(AutoConfig.from_pretrained(folder), torch.float32)
-
-
-def test_a_file_is_described_once(quantised: Path, home: Path) -> None:
-    folder = described(quantised)
-    assert folder.is_relative_to(home)
-    stamp = (folder / Index.FILE).stat().st_mtime_ns
-    assert described(quantised) == folder
-    assert (folder / Index.FILE).stat().st_mtime_ns == stamp
-    assert json.loads((folder / Index.FILE).read_text())["architecture"] == "llama"
 
 
 def stepped(model: HFModel, pots: list[Pot], tokens: list[int]) -> torch.Tensor:

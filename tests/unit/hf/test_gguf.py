@@ -1,0 +1,106 @@
+"""Descriptions of GGUF files: whose they are, who makes them, and what is refused."""
+
+from __future__ import annotations
+
+import json
+import time
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from threading import Barrier
+from typing import Any
+
+import pytest
+import torch
+
+from gguf_oracle import unpacked
+from infinipot.errors import ModelError
+from infinipot.hf import gguf
+from infinipot.hf.gguf import describe, described, load_gguf
+from infinipot.hf.packed.gguf_index import Index
+from toy_release import write_gguf
+
+
+@pytest.fixture
+def quantised(home: Path, tmp_path: Path) -> Path:
+    path = tmp_path / "tiny.gguf"
+    write_gguf(path, "Q8_0")
+    return path
+
+
+def test_a_file_is_described_once(quantised: Path, home: Path) -> None:
+    folder = described(quantised)
+    assert folder.is_relative_to(home)
+    stamp = (folder / Index.FILE).stat().st_mtime_ns
+    assert described(quantised) == folder
+    assert (folder / Index.FILE).stat().st_mtime_ns == stamp
+    assert json.loads((folder / Index.FILE).read_text())["architecture"] == "llama"
+
+
+def test_a_file_is_described_by_one_at_a_time(quantised: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked, begun, whole = [], Barrier(2), gguf.describe
+
+    def slowly(file: Path, folder: Path, alias: str) -> None:
+        asked.append(alias)
+        time.sleep(0.5)
+        whole(file, folder, alias)
+
+    def ask() -> Path:
+        begun.wait()
+        return described(quantised)
+
+    monkeypatch.setattr(gguf, "describe", slowly)
+    with ThreadPoolExecutor(2) as pool:
+        one, other = (future.result() for future in [pool.submit(ask) for _ in range(2)])
+    assert one == other
+    assert asked == [str(quantised)]
+    assert Index.load(one).places
+    assert not list(one.parent.glob("*.new"))
+
+
+def test_another_file_beside_a_described_one_is_not_read_by_its_index(tmp_path: Path, home: Path) -> None:
+    for name, kind in (("model", "Q8_0"), ("other", "F16")):
+        write_gguf(tmp_path / f"{name}.gguf", kind)
+    describe(tmp_path / "model.gguf", tmp_path, "model")  # as the folder of a pulled model is
+    assert described(tmp_path / "model.gguf") == tmp_path
+    assert described(tmp_path / "other.gguf").is_relative_to(home)
+    is_as_transformers_reads_it(tmp_path / "other.gguf")
+    (tmp_path / "other.gguf").replace(tmp_path / "model.gguf")
+    assert described(tmp_path / "model.gguf").is_relative_to(home)
+    is_as_transformers_reads_it(tmp_path / "model.gguf")
+
+
+def is_as_transformers_reads_it(path: Path) -> None:
+    found = load_gguf(path, torch.float32)[0].state_dict()
+    assert all(torch.equal(found[name], weight) for name, weight in unpacked(path)[0].state_dict().items())
+
+
+def test_an_index_of_an_older_version_is_made_anew(quantised: Path, tmp_path: Path, home: Path) -> None:
+    describe(quantised, tmp_path, "tiny")
+    told = json.loads((tmp_path / Index.FILE).read_text())
+    del told["header"]
+    (tmp_path / Index.FILE).write_text(json.dumps(told))
+    assert described(quantised).is_relative_to(home)
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"size": 1 << 40},
+        {"offset": -64},
+        {"kind": 999},
+        {"shape": [-64, -32]},
+        {"shape": [64, 31]},
+        {"shape": []},
+    ],
+)
+def test_an_index_that_cannot_be_right_is_one_line(
+    wrong: dict[str, Any], quantised: Path, tmp_path: Path
+) -> None:
+    describe(quantised, tmp_path, "tiny")
+    told = json.loads((tmp_path / Index.FILE).read_text())
+    name, *rest = next(one for one in told["places"] if one[0] == "blk.1.ffn_up.weight")
+    fields = dict(zip(("kind", "shape", "offset", "size"), rest, strict=True)) | wrong
+    told["places"] = [[name, *fields.values()] if one[0] == name else one for one in told["places"]]
+    (tmp_path / Index.FILE).write_text(json.dumps(told))
+    with pytest.raises(ModelError, match=r"tensors.json is damaged \(.*\): remove it, and it is made anew$"):
+        load_gguf(quantised, torch.float32, 0)
