@@ -13,6 +13,8 @@ from infinipot.hf.loading import choose_device, choose_dtype
 from infinipot.hf.loading import load as load_weights
 from infinipot.hf.model import HFModel
 from infinipot.hf.packed.choice import choose_weights
+from infinipot.hf.packed.load import skeleton
+from infinipot.hf.packed.modules import packed_bytes
 from infinipot.hf.speed.prepare import prepare, resolve
 from infinipot.hf.tokenizer import HFTokenizer
 from infinipot.models.memory import peak_memory_bytes
@@ -41,8 +43,12 @@ class Subject:
     def __post_init__(self) -> None:
         config = self.bare.config.get_text_config()
         weights = [*self.bare.parameters(), *(self.bare.buffers() if self.held else ())]
-        self.parameters: int = sum(weight.numel() for weight in self.bare.parameters())
-        self.weight_bytes: int = sum(weight.nbytes for weight in weights)
+        whole = self.bare
+        if self.held:  # few bits are no parameters of torch's
+            whole = skeleton(self.bare.config, self.dtype)
+            whole.tie_weights()
+        self.parameters: int = sum(weight.numel() for weight in whole.parameters())
+        self.weight_bytes: int = sum(weight.nbytes for weight in weights) + packed_bytes(self.bare)
         self.vocabulary = int(config.vocab_size)
         self.trained = int(getattr(config, "max_position_embeddings", 0))  # the longest text of its training
         self.entry_bytes = plain.entry_bytes(config, self.dtype.itemsize)  # a token's in a whole text's cache

@@ -42,6 +42,15 @@ def invoke(*words: str) -> Any:
 # What it tells ------------------------------------------------------------------
 
 
+@pytest.mark.parametrize("weights", ["int8", "int4"])
+def test_packed_weights_are_counted(weights: str, tiny_gguf: Path) -> None:
+    full, few = (
+        open_subject(plan(random=None, model=str(tiny_gguf), weights=one)) for one in ("full", weights)
+    )
+    assert few.parameters == full.parameters
+    assert full.weight_bytes / 8 < few.weight_bytes < full.weight_bytes / 2
+
+
 def test_one_json_document_and_no_progress(tmp_path: Path) -> None:
     out = tmp_path / "new" / "bench.json"
     done = invoke(*SMALL, "--recipe", "infinipot,full", "--documents", "1", "--json", "--out", str(out))
