@@ -84,17 +84,20 @@ class Finder:
 
     def _several(self, name: str) -> Iterator[Document]:
         """Yield what can be read of a folder or pattern, and tell how much was left out."""
-        found, refused = [one for one in files_of(name) if one[0].stat().st_size], []
-        for path, shown in found:
+        found, refused = 0, []
+        for path, shown in files_of(name):
             try:
+                if _is_empty(path):
+                    continue
                 yield self._file(path, shown)
             except (InputError, ConfigError) as error:
                 refused.append(error)
+            found += 1
         if refused:
             first = _problem(refused[0])
-            if len(refused) == len(found):
+            if len(refused) == found:
                 raise InputError(f"nothing in {label(name)} can be read, such as: {first}")
-            count = f"{len(refused):,} of {len(found):,} files of {label(name)} are left out"
+            count = f"{len(refused):,} of {found:,} files of {label(name)} are left out"
             self.tell(f"{count}: {first}" if len(refused) == 1 else f"{count}, such as: {first}")
 
     def _file(self, path: Path, shown: str) -> Document:
@@ -199,6 +202,11 @@ def in_parts(pieces: Iterable[str], parts: Sequence[isolated.Part]) -> Iterator[
             piece, rest, first = rest[:left], rest[left:], left == part.length
             left -= len(piece)
             yield from named([piece], part.name) if first and part.name else [piece]
+
+
+def _is_empty(path: Path) -> bool:
+    with failing_to(f"read {path}", kind=InputError):
+        return not path.stat().st_size
 
 
 def _problem(error: InfiniPotError) -> str:

@@ -1,6 +1,6 @@
 """A page or file of the web, within bounds: of size, time, redirects, and of the addresses that are asked.
 
-The address that is checked is the one that is connected to, so that a name which changes its address in
+The addresses that are checked are those that are connected to, so that a name which changes its address in
 between reaches nothing. Proxies are not used.
 """
 
@@ -10,11 +10,11 @@ import socket
 import ssl
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import BinaryIO
-from urllib.parse import SplitResult, urljoin, urlsplit, urlunsplit
+from urllib.parse import SplitResult, quote, urljoin, urlsplit, urlunsplit
 
 from infinipot.errors import InputError
 from infinipot.text.files import BLOCK, label
@@ -23,6 +23,11 @@ SCHEMES = ("http", "https")
 _MOVED = (301, 302, 303, 307, 308)
 _HEADERS = {"User-Agent": "infinipot", "Accept": "*/*", "Accept-Encoding": "identity", "Connection": "close"}
 _BY_HAND = "download it with another program, and give the file"
+_UNQUOTED = "/?:@!$&'()*+,;=%[]~"  # what an address may have in it as it is
+# Not of the web, whatever Python knows of them: of one site, of protocols, and wrapped ones.
+_INSIDE = ("192.0.0.0/24", "::/96", "::ffff:0:0:0/96", "64:ff9b:1::/48", "fec0::/10")
+_NOT_PUBLIC = tuple(ipaddress.ip_network(network) for network in _INSIDE)
+_TRANSLATED = ipaddress.ip_network("64:ff9b::/96")
 
 
 @dataclass(frozen=True)
@@ -61,8 +66,8 @@ def fetch(url: str, out: BinaryIO, bounds: Bounds = USUAL) -> Fetched:
             _answer(connection, asked) as response,
         ):
             if response.status not in _MOVED or not (moved := response.headers.get("Location")):
-                return _taken(response, url, out, bounds)
-        asked = urljoin(asked, moved)
+                return _taken(response, url, out, bounds, until)
+            asked = urljoin(asked, _as_sent(moved))
     raise InputError(
         f"{label(url)} leads on more than {bounds.redirects} times", remedy="give the last address"
     )
@@ -81,8 +86,16 @@ def _parsed(url: str) -> SplitResult:
     return parts
 
 
-def _resolved(host: str, port: int, private: bool) -> str:
-    """Return the address of a host; one of a private network only where that is wanted."""
+def _as_sent(header: str) -> str:
+    """Return a header as UTF-8, where that is what came; the library takes its bytes for Latin-1."""
+    try:
+        return header.encode("latin-1").decode()
+    except UnicodeError:
+        return header
+
+
+def _resolved(host: str, port: int, private: bool) -> Sequence[str]:
+    """Return the addresses of a host; those of a private network only where that is wanted."""
     try:
         found = [str(entry[4][0]) for entry in socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)]
     except (OSError, UnicodeError) as error:
@@ -91,7 +104,7 @@ def _resolved(host: str, port: int, private: bool) -> str:
     if inside and not private:
         problem = f"{label(host)} is at {inside[0]}, an address of a private network"
         raise InputError(problem, field="allow_private", remedy="give `allow_private` if you mean it")
-    return found[0]
+    return list(dict.fromkeys(found))
 
 
 def _is_public(address: str) -> bool:
@@ -99,21 +112,23 @@ def _is_public(address: str) -> bool:
     inner = None
     if isinstance(known, ipaddress.IPv6Address):  # addresses of the older kind, wrapped
         inner = known.ipv4_mapped or known.sixtofour or (known.teredo[1] if known.teredo else None)
-        if known in ipaddress.ip_network("64:ff9b::/96"):
+        if known in _TRANSLATED:
             inner = ipaddress.IPv4Address(int(known) & 0xFFFFFFFF)
-    return known.is_global and not known.is_multicast and (inner is None or inner.is_global)
+    if known.is_multicast or any(known in network for network in _NOT_PUBLIC):
+        return False
+    return known.is_global and (inner is None or _is_public(str(inner)))
 
 
 @contextmanager
 def _connected(url: SplitResult, bounds: Bounds, until: float) -> Iterator[http.client.HTTPConnection]:
-    """Connect to the one address that was checked; at the time's end the connection is cut."""
+    """Connect to an address that was checked; at the time's end the connection is cut."""
     host, port = url.hostname or "", url.port or (443 if url.scheme == "https" else 80)
-    address = _resolved(host, port, bounds.private)
-    left = max(0.1, until - time.monotonic())
-    connection = http.client.HTTPConnection(host, port, timeout=left)
+    addresses = _resolved(host, port, bounds.private)
+    connection = http.client.HTTPConnection(host, port)
     with _failing(url.geturl(), bounds, until):
-        plain = socket.create_connection((address, port), timeout=left)
+        plain = _answering(addresses, port, until)
         try:
+            plain.settimeout(_left(until))
             secure = url.scheme == "https"
             connection.sock = (
                 ssl.create_default_context().wrap_socket(plain, server_hostname=host) if secure else plain
@@ -121,7 +136,7 @@ def _connected(url: SplitResult, bounds: Bounds, until: float) -> Iterator[http.
         except BaseException:
             plain.close()
             raise
-    cut = threading.Timer(left, _cut, [connection.sock])
+    cut = threading.Timer(_left(until), _cut, [connection.sock])
     cut.daemon = True
     cut.start()
     try:
@@ -129,6 +144,20 @@ def _connected(url: SplitResult, bounds: Bounds, until: float) -> Iterator[http.
     finally:
         cut.cancel()
         connection.close()
+
+
+def _answering(addresses: Sequence[str], port: int, until: float) -> socket.socket:
+    """Return a connection to the first address that answers; they share the time that is left."""
+    for rest in range(len(addresses), 0, -1):
+        try:
+            return socket.create_connection((addresses[-rest], port), timeout=_left(until) / rest)
+        except OSError as error:
+            failed = error
+    raise failed
+
+
+def _left(until: float) -> float:
+    return max(0.1, until - time.monotonic())
 
 
 def _cut(taken: socket.socket) -> None:
@@ -154,11 +183,13 @@ def _failing(url: str, bounds: Bounds, until: float) -> Iterator[None]:
 def _answer(connection: http.client.HTTPConnection, url: str) -> http.client.HTTPResponse:
     parts = urlsplit(url)
     target = urlunsplit(("", "", parts.path or "/", parts.query, ""))
-    connection.request("GET", target.replace(" ", "%20"), headers=_HEADERS)
+    connection.request("GET", quote(target, safe=_UNQUOTED), headers=_HEADERS)
     return connection.getresponse()
 
 
-def _taken(response: http.client.HTTPResponse, url: str, out: BinaryIO, bounds: Bounds) -> Fetched:
+def _taken(
+    response: http.client.HTTPResponse, url: str, out: BinaryIO, bounds: Bounds, until: float
+) -> Fetched:
     """Write a response's body, if there is one and the body is not too large."""
     if response.status != http.HTTPStatus.OK:
         raise InputError(
@@ -173,6 +204,8 @@ def _taken(response: http.client.HTTPResponse, url: str, out: BinaryIO, bounds: 
     if size > bounds.most_bytes:
         most = f"{bounds.most_bytes / 1e6:,.0f} MB"
         raise InputError(f"{label(url)} has more than {most}", remedy=_BY_HAND)
+    if response.length != 0 and time.monotonic() >= until:  # cut; without a length nobody knows where
+        raise TimeoutError
     if response.length:  # bytes that were promised
         raise InputError(f"{label(url)} ended before it was whole", remedy="try again")
     return Fetched(response.headers.get_content_type(), response.headers.get_content_charset() or "")

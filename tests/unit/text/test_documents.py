@@ -6,6 +6,7 @@ import contextlib
 import http.server
 import io
 import socket
+import ssl
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -15,6 +16,7 @@ import pytest
 
 import small_documents as made
 from infinipot.errors import InputError
+from infinipot.text import documents as listing
 from infinipot.text import fetch as fetching
 from infinipot.text.convert.isolated import Part
 from infinipot.text.documents import Documents, Finder, in_parts
@@ -76,6 +78,20 @@ def test_a_pattern_is_sorted_and_knows_no_hidden_files(folder: Path, monkeypatch
         Finder().find(["ship/*.rs"])
     (folder.parent / "odd[1].txt").write_text("its own name")
     assert sources(Finder().find(["odd[1].txt"])) == ["odd[1].txt"]
+
+
+def test_a_file_that_is_gone_while_a_folder_is_read_is_left_out(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    told: list[str] = []
+    monkeypatch.setattr(
+        listing, "files_of", lambda name: [*files_of(name), (folder / "gone.txt", "ship/gone.txt")]
+    )
+    found = Finder(tell=told.append).find([str(folder / "*.[pt]*")])
+    assert sources(found) == ["a.py", "b.txt"]
+    (left_out,) = told
+    assert "1 of 3 files of " in left_out
+    assert left_out.endswith("gone.txt: there is no such file")
 
 
 def test_a_folder_without_anything_to_read(tmp_path: Path) -> None:
@@ -152,6 +168,12 @@ def slow(handler: Handler) -> None:
             time.sleep(0.05)
 
 
+def trickling(handler: Handler) -> None:
+    length = b"Content-Length: 999\r\n" if "999" in handler.path else b""
+    handler.wfile.write(b"HTTP/1.0 200 OK\r\n" + length + b"\r\n")
+    slow(handler)
+
+
 def endless(handler: Handler) -> None:
     handler.wfile.write(b"HTTP/1.0 200 OK\r\n\r\n")
     with contextlib.suppress(OSError):
@@ -165,7 +187,11 @@ PAGES: dict[str, Reply | Callable[[Handler], None]] = {
     "/a.pdf": (200, {"Content-Type": "application/octet-stream"}, made.pdf([["One."]])),
     "/latin?x=1": (200, {"Content-Type": "text/plain; charset=latin-1"}, b"caf\xe9"),
     "/notes.md": (200, {"Content-Type": "text/plain"}, b"# Crew\nMarta."),
+    "/Z%C3%BCrich%20%41?q=%C3%A9": (200, {"Content-Type": "text/plain"}, b"a town"),
     "/moved": (302, {"Location": "a.pdf"}, b""),
+    "/town": (302, {"Location": "/Zürich%20%41?q=é".encode().decode("latin-1")}, b""),
+    "/latin": (302, {"Location": "/Z\xfcrich%20%41?q=\xe9"}, b""),
+    "/bracket": (302, {"Location": "http://[::1/"}, b""),
     "/round": (301, {"Location": "/round"}, b""),
     "/away": (302, {"Location": "file:///etc/passwd"}, b""),
     "/inside": (302, {"Location": "http://169.254.169.254/latest/"}, b""),
@@ -174,21 +200,32 @@ PAGES: dict[str, Reply | Callable[[Handler], None]] = {
     "/large": (200, {"Content-Length": "100000000000"}, b""),
     "/binary": (200, {"Content-Type": "text/plain"}, b"a\0b"),
     "/slow": slow,
+    "/trickling": trickling,
+    "/trickling-999": trickling,
     "/endless": endless,
 }
 
 
-@pytest.fixture(scope="module")
-def web() -> Iterator[str]:
+@contextlib.contextmanager
+def serving(context: ssl.SSLContext | None = None) -> Iterator[int]:
+    """The port of a server, with TLS where there is a context."""
     Handler.pages = PAGES
     server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
     server.daemon_threads = True
+    if context is not None:
+        server.socket = context.wrap_socket(server.socket, server_side=True)
     thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05})
     thread.start()
-    yield f"http://127.0.0.1:{server.server_address[1]}"
+    yield server.server_address[1]
     server.shutdown()
     server.server_close()
     thread.join()
+
+
+@pytest.fixture(scope="module")
+def web() -> Iterator[str]:
+    with serving() as port:
+        yield f"http://127.0.0.1:{port}"
 
 
 INSIDE = Bounds(private=True, seconds=5.0)
@@ -202,6 +239,10 @@ INSIDE = Bounds(private=True, seconds=5.0)
         ("/moved", [", page 1"], "One.\n\n"),
         ("/latin?x=1", [""], "café"),
         ("/notes.md", [", Crew"], "# Crew\nMarta."),
+        ("/Zürich %41?q=é", [""], "a town"),
+        ("/Z%C3%BCrich%20%41?q=%C3%A9", [""], "a town"),
+        ("/town", [""], "a town"),
+        ("/latin", [""], "a town"),
     ],
 )
 def test_an_address_is_read_as_what_it_holds(web: str, path: str, parts: list[str], text: str) -> None:
@@ -222,6 +263,9 @@ def test_an_address_is_read_as_what_it_holds(web: str, path: str, parts: list[st
         ("/large", "has more than 134 MB: download it"),
         ("/binary", "is binary, not text: byte 1 is NUL"),
         ("/slow", "within 1 s: download it with another program"),
+        ("/trickling", "within 1 s: download it with another program"),
+        ("/trickling-999", "within 1 s: download it with another program"),
+        ("/bracket", "cannot read http://127.0.0.1:.*: invalid ipv6 url"),
     ],
 )
 def test_what_an_address_does_wrong_is_one_line(web: str, path: str, says: str) -> None:
@@ -253,11 +297,83 @@ def test_an_answer_without_an_end_is_cut(web: str) -> None:
         "http://[64:ff9b::7f00:1]/",
         "http://2130706433/",
         "http://0x7f.1/",
+        "http://[64:ff9b:1::7f00:1]/",
+        "http://[64:ff9b:1::808:808]/",
+        "http://[::127.0.0.1]/",
+        "http://[::8.8.8.8]/",
+        "http://[::ffff:0:7f00:1]/",
+        "http://[::ffff:0:808:808]/",
+        "http://[fec0::1]/",
+        "http://[feff::1]/",
+        "http://192.0.0.9/",
+        "http://192.0.0.170/",
+        "http://[64:ff9b::c000:9]/",  # 192.0.0.9, wrapped
+        "http://[::ffff:192.0.0.9]/",
+        "http://224.0.0.1/",
+        "http://[64:ff9b::e000:1]/",
     ],
 )
-def test_a_private_address_is_not_asked(url: str) -> None:
-    with pytest.raises(InputError, match=r"an address of a private network: give `allow_private`|no host"):
+def test_a_private_address_is_not_asked(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(fetching.socket, "create_connection", _unasked)
+    with pytest.raises(InputError, match=r"an address of a private network: give `allow_private`"):
         Finder().find([url])
+
+
+def _unasked(address: tuple[str, int], **_: float) -> socket.socket:
+    raise AssertionError(f"{address} was asked")
+
+
+@pytest.mark.parametrize(
+    "url", ["http://8.8.8.8/", "http://[2606:4700::1111]/", "http://[64:ff9b::808:808]/"]
+)
+def test_a_public_address_is_asked(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(fetching.socket, "create_connection", _unasked)
+    with pytest.raises(AssertionError, match="was asked"):
+        Finder().find([url])
+
+
+def resolving(monkeypatch: pytest.MonkeyPatch, *addresses: str) -> None:
+    """Let ship.example be at these addresses."""
+    real = socket.getaddrinfo
+
+    def resolved(host: str, port: int, *rest: int, **more: int) -> list[tuple[object, ...]]:
+        hosts = addresses if host == "ship.example" else (host,)
+        return [entry for one in hosts for entry in real(one, port, *rest, **more)]
+
+    monkeypatch.setattr(fetching.socket, "getaddrinfo", resolved)
+
+
+def test_each_address_of_a_host_is_tried(web: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    port, out = web.rpartition(":")[2], io.BytesIO()
+    resolving(monkeypatch, "127.0.0.2", "127.0.0.1")
+    fetch(f"http://ship.example:{port}/notes.md", out, INSIDE)
+    assert out.getvalue() == b"# Crew\nMarta."
+    resolving(monkeypatch, "127.0.0.2", "127.0.0.3")
+    with pytest.raises(InputError, match=r"cannot read http://ship.example:\d+/: connection refused"):
+        fetch(f"http://ship.example:{port}/", out, INSIDE)
+
+
+def test_addresses_that_do_not_answer_share_the_time(web: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    real, asked, out = socket.create_connection, list[tuple[str, float]](), io.BytesIO()
+
+    def silent(address: tuple[str, int], timeout: float) -> socket.socket:
+        asked.append((address[0], timeout))
+        if address[0] == "127.0.0.2":
+            raise TimeoutError
+        return real(address, timeout)
+
+    monkeypatch.setattr(fetching.socket, "create_connection", silent)
+    resolving(monkeypatch, "127.0.0.2", "127.0.0.1")
+    fetch(f"http://ship.example:{web.rpartition(':')[2]}/notes.md", out, INSIDE)
+    assert [one for one, _ in asked] == ["127.0.0.2", "127.0.0.1"]
+    assert asked[0][1] <= INSIDE.seconds / 2 < asked[1][1]
+
+
+def test_all_addresses_of_a_host_are_checked_before_one_is_asked(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(fetching.socket, "create_connection", _unasked)
+    resolving(monkeypatch, "93.184.216.34", "10.0.0.1")
+    with pytest.raises(InputError, match=r"ship.example is at 10\.0\.0\.1, an address of a private network"):
+        Finder().find(["http://ship.example/"])
 
 
 def test_a_page_cannot_lead_to_a_private_address(web: str, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -301,6 +417,20 @@ def test_a_server_without_the_web_says_so(web: str) -> None:
         Finder(addresses=None).find([web])
 
 
-def test_a_stranger_s_certificate_is_not_trusted(web: str) -> None:
-    with pytest.raises(InputError, match="cannot read https://127"):  # not even TLS there
+STRANGER = Path(__file__).parents[2] / "data" / "stranger.pem"  # signed by itself, for 127.0.0.1
+
+
+def test_a_stranger_s_certificate_is_not_trusted(web: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(STRANGER)
+    with serving(context) as port:
+        for host, why in (("127.0.0.1", "self.signed certificate"), ("localhost", "self.signed|mismatch")):
+            with pytest.raises(InputError, match=rf"its certificate is not trusted \({why}"):
+                fetch(f"https://{host}:{port}/notes.md", io.BytesIO(), INSIDE)
+        monkeypatch.setenv("SSL_CERT_FILE", str(STRANGER))  # no stranger now
+        fetch(f"https://127.0.0.1:{port}/notes.md", out := io.BytesIO(), INSIDE)
+        assert out.getvalue() == b"# Crew\nMarta."
+        with pytest.raises(InputError, match=r"its certificate is not trusted \(Hostname mismatch"):
+            fetch(f"https://localhost:{port}/notes.md", io.BytesIO(), INSIDE)
+    with pytest.raises(InputError, match="cannot read https://127"):  # no TLS there
         fetch(web.replace("http", "https"), io.BytesIO(), INSIDE)
