@@ -59,7 +59,7 @@ class Blocks:
 
 def unpacked(blocks: Blocks, out: Tensor | None = None) -> Tensor:
     """All values of a weight in float32, exactly."""
-    out = torch.empty(blocks.shape) if out is None else out
+    out = ggml.floats(*blocks.shape) if out is None else out
     found = ggml.find()
     if isinstance(found, Ggml):
         found.unpack(blocks.data.contiguous(), blocks.kind, out)
@@ -80,7 +80,7 @@ def scratched(blocks: Blocks) -> Tensor:
     """All values in float32, in a buffer that is used again: valid until the next call."""
     rows, width = blocks.shape
     if not _scratch or _scratch[0].numel() < rows * width:
-        _scratch[:] = [torch.empty(rows * width)]
+        _scratch[:] = [ggml.floats(rows * width)]
     return unpacked(blocks, _scratch[0][: rows * width].view(rows, width))
 
 
@@ -104,7 +104,7 @@ def packed(weight: Tensor, kind: int) -> Blocks:
     if weight.shape[1] % block_size(kind)[0]:
         problem = f"a weight of {weight.shape[1]} columns is no whole blocks of {format_name(kind)}"
         raise ModelError(problem, remedy="use `weights` full")
-    data = torch.empty(len(weight), row_bytes(kind, weight.shape[1]), dtype=torch.uint8)
+    data = torch.empty(len(weight), row_bytes(kind, weight.shape[1]), dtype=torch.uint8, device="cpu")
     found.pack(weight.float().contiguous(), kind, data)
     return Blocks(data, kind, weight.shape[1])
 

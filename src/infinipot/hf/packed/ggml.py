@@ -41,6 +41,16 @@ UNPACK = {  # the formats, by ggml's number, and what their functions are called
 }
 
 
+def floats(*shape: int) -> Tensor:
+    """Return room for float32 values on the CPU: kernels take pointers, whatever torch's defaults are."""
+    return torch.empty(shape, dtype=torch.float32, device="cpu")
+
+
+def ramp(first: float, last: float, count: int) -> Tensor:
+    """Return evenly spaced float32 values on the CPU, to try a computation with."""
+    return torch.linspace(first, last, count, dtype=torch.float32, device="cpu")
+
+
 class _Params(ctypes.Structure):
     _fields_ = (("size", c_size_t), ("memory", c_void_p), ("no_alloc", c_bool))
 
@@ -204,9 +214,9 @@ def _bound(libraries: list[ctypes.CDLL], name: str) -> Any:
 
 def _right(ggml: Ggml) -> bool:
     """Try a small product against torch's own."""
-    weight, x = torch.linspace(-1, 1, 64 * 256).sin().view(64, 256), torch.linspace(-1, 1, 512).view(2, 256)
-    blocks = torch.zeros(64, 256 // 32 * 34, dtype=torch.uint8)
-    wide, out = torch.empty_like(weight), torch.empty(2, 64)
+    weight, x = ramp(-1, 1, 64 * 256).sin().view(64, 256), ramp(-1, 1, 512).view(2, 256)
+    wide, out = torch.empty_like(weight), floats(2, 64)
+    blocks = torch.zeros(64, 256 // 32 * 34, dtype=torch.uint8, device="cpu")
     ggml.pack(weight, 8, blocks)
     ggml.unpack(blocks, 8, wide)
     graph = Graph(ggml)

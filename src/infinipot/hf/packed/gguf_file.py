@@ -119,7 +119,8 @@ def _change(processor: Any, place: Place, names: dict[str, str]) -> tuple[Any, s
     result = process(np.arange(rows, dtype=np.float64).reshape(rows, *(1 for _ in place.shape[1:])))
     if result.weights is None:
         raise ModelError(f"the tensor {place.name} is laid out in a way that is not known here")
-    order, plain = torch.from_numpy(np.ascontiguousarray(result.weights)).reshape(-1), torch.arange(rows)
+    order = torch.from_numpy(np.ascontiguousarray(result.weights)).reshape(-1)
+    plain = torch.arange(rows, device="cpu")
     if torch.equal(order, plain.double()):
         return None, result.name
     if torch.equal(order.sort().values, plain.double()):

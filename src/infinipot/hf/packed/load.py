@@ -12,6 +12,7 @@ from torch import Tensor, nn
 
 from infinipot.errors import ModelError
 from infinipot.hf.packed.blocks import Blocks
+from infinipot.hf.packed.ggml import ramp
 from infinipot.hf.packed.modules import (
     PackedEmbedding,
     PackedHead,
@@ -79,7 +80,7 @@ def _simplify_norms(model: Any) -> None:
             weight, eps = getattr(norm, "weight", None), getattr(norm, "variance_epsilon", None)
             if not type(norm).__name__.endswith("RMSNorm") or eps is None or weight is None:
                 continue
-            simple, x = PackedNorm(weight.data, eps), torch.linspace(-3, 5, 2 * len(weight)).view(2, -1)
+            simple, x = PackedNorm(weight.data, eps), ramp(-3, 5, 2 * len(weight)).view(2, -1)
             if torch.allclose(simple(x), norm(x), rtol=1e-4, atol=1e-5):
                 setattr(module, name, simple)
 
@@ -95,7 +96,7 @@ def _fuse_mlps(model: Any) -> None:
             if any(one.bias is not None for one in products):
                 continue
             made = PackedMlp(inner, *(one.shared.weights[one.index] for one in products))
-            x = torch.linspace(-1, 1, products[0].in_features).sin()[None]
+            x = ramp(-1, 1, products[0].in_features).sin()[None]
             if torch.allclose(made(x), inner(x), rtol=1e-3, atol=1e-3 * float(made(x).abs().max())):
                 setattr(module, name, made)
 

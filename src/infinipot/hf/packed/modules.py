@@ -25,7 +25,7 @@ def buffer(role: str, number: int, rows: int, width: int, dtype: torch.dtype = t
     """Return a buffer of modules with this role, the same one in every layer."""
     key = role, number, rows, width
     if key not in _buffers:
-        _buffers[key] = torch.zeros(rows, width, dtype=dtype)
+        _buffers[key] = torch.zeros(rows, width, dtype=dtype, device="cpu")
     return _buffers[key]
 
 
@@ -149,7 +149,7 @@ class PackedMlp(nn.Module):
 
     def _many(self, x: Tensor) -> Tensor:
         gate, up, down = self.weights
-        out = torch.zeros(len(x), down.shape[0])
+        out = ggml.floats(len(x), down.shape[0]).zero_()
         for first, last in _spans(down.width, block_size(down.kind)[0]):
             wide = F.silu(x @ scratched(gate.span(first, last)).T, inplace=True)
             wide.mul_(x @ scratched(up.span(first, last)).T)
@@ -206,9 +206,9 @@ def likeliest(logits: Tensor, count: int, group: int = 128) -> Tensor:
         return logits.topk(min(count, logits.shape[-1]), dim=-1).indices
     whole = logits[..., : groups * group].reshape(*logits.shape[:-1], groups, group)
     best = whole.amax(-1).topk(count, dim=-1).indices  # [..., n]
-    spots = (best[..., None] * group + torch.arange(group)).flatten(-2)
-    rest = torch.arange(groups * group, logits.shape[-1]).expand(*logits.shape[:-1], -1)
-    spots = torch.cat((spots, rest), dim=-1)
+    spots = (best[..., None] * group + torch.arange(group, device=best.device)).flatten(-2)
+    rest = torch.arange(groups * group, logits.shape[-1], device=best.device)
+    spots = torch.cat((spots, rest.expand(*logits.shape[:-1], -1)), dim=-1)
     return spots.gather(-1, logits.gather(-1, spots).topk(count, dim=-1).indices)
 
 
@@ -221,7 +221,7 @@ def _spans(width: int, block: int) -> Iterator[tuple[int, int]]:
 def exactly(x: Tensor, weight: Blocks) -> Tensor:
     """The product [..., out] in float32, some rows of the weight unpacked at a time."""
     flat = x.reshape(-1, weight.width)
-    out = torch.empty(len(flat), weight.shape[0])
+    out = ggml.floats(len(flat), weight.shape[0])
     for start, rows in slices(weight):
         torch.mm(flat, rows.T, out=out[:, start : start + len(rows)])
     return out.view(*x.shape[:-1], -1)

@@ -149,7 +149,7 @@ class _Draft:
 
 def _factors(frequencies: Tensor) -> Tensor:
     """By what ggml divides its own frequencies to have the model's."""
-    own = BASE ** (-torch.arange(len(frequencies), dtype=torch.float64) / len(frequencies))
+    own = BASE ** (-torch.arange(len(frequencies), dtype=torch.float64, device="cpu") / len(frequencies))
     return (own / frequencies.double()).float()
 
 

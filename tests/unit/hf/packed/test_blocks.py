@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import pytest
 import torch
 
@@ -17,7 +19,7 @@ from infinipot.hf.packed.blocks import (
     slowly_unpacked,
     unpacked,
 )
-from infinipot.hf.packed.modules import PackedEmbedding, PackedHead, PackedLinear, Shared
+from infinipot.hf.packed.modules import PackedEmbedding, PackedHead, PackedLinear, PackedMlp, Shared
 
 pytestmark = pytest.mark.skipif(isinstance(ggml.find(), str), reason=f"no ggml: {ggml.find()}")
 # What the gguf package cannot write (some formats) is written by ggml, what it can read is the definition.
@@ -174,6 +176,39 @@ def test_without_the_package_the_reason_is_said(monkeypatch: pytest.MonkeyPatch)
     finally:
         monkeypatch.undo()
         ggml.find.cache_clear()
+
+
+@pytest.fixture
+def other_defaults() -> Iterator[None]:
+    torch.set_default_dtype(torch.float64)
+    torch.set_default_device("meta")  # what is made there has no values
+    try:
+        yield
+    finally:
+        torch.set_default_dtype(torch.float32)
+        torch.set_default_device(None)
+
+
+def test_torchs_defaults_change_nothing(other_defaults: None) -> None:
+    ggml.find.cache_clear()
+    assert isinstance(ggml.find(), ggml.Ggml)
+    plain = {"device": "cpu", "dtype": torch.float32}
+    whole = torch.linspace(-1, 1, 600 * 512, **plain).sin().view(600, 512)  # more than other tests unpack
+    blocks = packed(whole, 12)
+    for found in (unpacked(blocks), scratched(blocks)):
+        assert torch.equal(found, slowly_unpacked(blocks))
+    linear = PackedLinear(Shared([blocks], "of defaults"), 0, None)
+    gate, up, down = packed(whole[:256], 8), packed(whole[256:512], 8), packed(whole[:512, :256], 8)
+    gated = PackedMlp(torch.nn.Identity(), gate, up, down)
+    head = PackedHead(packed(whole, 8), None)
+    for rows in (2, modules.FEW + 1):
+        x = torch.linspace(-1, 1, rows * 512, **plain).view(rows, 512)
+        assert error(linear(x), linear.slowly(x)) < ROUNDED
+        wide = torch.nn.functional.silu(x @ slowly_unpacked(gate).T) * (x @ slowly_unpacked(up).T)
+        assert error(gated(x), wide @ slowly_unpacked(down).T) < ROUNDED
+        assert error(head(x), x @ slowly_unpacked(head.blocks).T) < ROUNDED
+    logits = torch.linspace(0, 1, 64 * 128 * 3 + 17, **plain)
+    assert modules.likeliest(logits, 1).tolist() == [len(logits) - 1]
 
 
 @pytest.mark.parametrize("size", [40, 64 * 128, 64 * 128 * 3 + 17])

@@ -93,6 +93,22 @@ def test_packed_weights_compute_what_full_ones_do(quantised: Path, monkeypatch: 
 
 
 @needs_ggml
+def test_torchs_default_dtype_changes_nothing(tiny_gguf: Path, tmp_path: Path) -> None:
+    """What the model of a program that computes in float64 elsewhere answers."""
+    found = []
+    for kind in (torch.float32, torch.float64):
+        torch.set_default_dtype(kind)
+        try:
+            model = HFModel(load(str(tiny_gguf), device="cpu", weights="int8").model)
+            assert model.steps is not None  # all parts are those of one graph
+            pot = model.new_pot(200, 100)
+            found.append([model.forward(tokens(count)[None], pot) for count in (MANY, 4, 1, 1)])
+        finally:
+            torch.set_default_dtype(torch.float32)
+    assert all(torch.equal(one, other) for one, other in zip(*found, strict=True))
+
+
+@needs_ggml
 def test_nothing_of_a_packed_weight_is_held_as_floats(quantised: Path) -> None:
     model = load(str(quantised), device="cpu", weights="auto").model
     assert {tuple(weight.shape) for weight in model.parameters()} == {(32,)}  # norms
