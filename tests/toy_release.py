@@ -84,8 +84,8 @@ def wheel(part: Part, data: bytes, folder: Path, *, damaged: bool = False) -> by
 Seller = Callable[..., Release]
 
 
-def write_gguf(path: Path, kind: str = "F16") -> None:
-    """Write a tiny model; its matrices are in the format `kind`."""
+def write_gguf(path: Path, kind: str = "F16", wrong: dict[str, tuple[int, ...]] | None = None) -> None:
+    """Write a tiny model; its matrices are in the format `kind`, and `wrong` ones have these shapes."""
     import gguf
     import numpy as np
     from transformers.convert_slow_tokenizer import bytes_to_unicode
@@ -113,7 +113,7 @@ def write_gguf(path: Path, kind: str = "F16") -> None:
     writer.add_add_bos_token(True)
     writer.add_chat_template(TEMPLATE)
     random = np.random.default_rng(0)
-    for name, shape in _shapes(len(tokens)).items():
+    for name, shape in (_shapes(len(tokens)) | (wrong or {})).items():
         norm = name.endswith("norm.weight")
         weights = np.ones(shape) if norm else random.normal(0, 0.3, shape)
         if norm or kind == "F16":

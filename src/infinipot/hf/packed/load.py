@@ -110,12 +110,22 @@ def _pack_children(module: nn.Module, prefix: str, source: Source) -> None:
         paths = [f"{prefix}.{name}" if prefix else name for name in names]
         found = [_blocks(source, f"{path}.weight") for path in paths]
         blocks = [one for one in found if one is not None]
+        _check_shapes(paths, plain, found)
         if len(blocks) < len(found):
             continue
         shared = Shared(blocks, f"{prefix.rpartition('.')[2]} {names}")
         for index, (name, one) in enumerate(zip(names, plain, strict=True)):
             bias = None if one.bias is None else source.values(f"{paths[index]}.bias").float()
             setattr(module, name, PackedLinear(shared, index, bias))
+
+
+def _check_shapes(paths: list[str], plain: list[Any], found: list[Blocks | None]) -> None:
+    """Refuse weights of other shapes than their modules': ggml would end the process."""
+    for path, one, blocks in zip(paths, plain, found, strict=True):
+        if blocks is not None and blocks.shape != (one.out_features, one.in_features):
+            there, wanted = "{} by {}".format(*blocks.shape), f"{one.out_features} by {one.in_features}"
+            problem = f"{path}.weight is {there}, not {wanted}"
+            raise ModelError(problem, remedy="is the model complete?")
 
 
 def _pack_ends(model: Any, source: Source) -> None:

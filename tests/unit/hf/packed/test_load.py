@@ -256,6 +256,16 @@ def test_damaged_blocks_and_files_cut_short_are_one_line(quantised: Path, home: 
         Weights.of(model, quantised, Index.load(folder), 0)
 
 
+@needs_ggml
+@pytest.mark.parametrize("kind", ["Q8_0", "F16"])
+def test_weights_of_another_shape_are_one_line_not_the_end_of_the_process(
+    kind: str, tmp_path: Path, home: Path
+) -> None:
+    write_gguf(tmp_path / "tiny.gguf", kind, {"blk.1.ffn_down.weight": (32, 128)})
+    problem = "model.layers.1.mlp.down_proj.weight is 32 by 128, not 32 by 64: is the model complete?"
+    assert failing(str(tmp_path / "tiny.gguf"), weights="int8") == problem
+
+
 def load_gguf_skeleton(folder: Path) -> Any:
     from transformers import AutoConfig
 
