@@ -67,8 +67,8 @@ def pull(alias: str) -> cache.Pull:
     return cache.pull(alias, describe)
 
 
-def describe(gguf: Path, folder: Path, alias: str) -> bool:
-    """Save a GGUF file's tokenizer, config and index; return whether its texts begin with BOS."""
+def describe(gguf: Path, folder: Path, alias: str) -> None:
+    """Save a GGUF file's tokenizer, config and index."""
     header = read_header(gguf)
     from transformers import AutoConfig, AutoTokenizer, GenerationConfig
 
@@ -91,7 +91,6 @@ def describe(gguf: Path, folder: Path, alias: str) -> bool:
         known = indexed(packing.skeleton(config, torch.float32), header.index)
     known.check(gguf)
     known.save(folder)
-    return adds_bos(tokenizer)
 
 
 def described(gguf: Path) -> Path:

@@ -14,24 +14,21 @@ import os
 import shutil
 from collections.abc import Callable, Generator, Iterator
 from contextlib import AbstractContextManager, contextmanager, suppress
-from dataclasses import asdict, dataclass
-from importlib.metadata import version
+from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 
 from filelock import FileLock, Timeout
 from platformdirs import user_cache_path
 
-from infinipot import __version__
 from infinipot.common import atomic_files
 from infinipot.common.suggest import hint
 from infinipot.errors import ModelError
 from infinipot.models import catalog
 from infinipot.models.catalog import Release
 from infinipot.models.download import Progress, discard, fetch
-from infinipot.text.tokenizer import Format
 
 Pull = Generator[Progress, None, None]
-Describer = Callable[[Path, Path, str], bool]  # GGUF file, new folder, alias; are texts to begin with BOS?
+Describer = Callable[[Path, Path, str], None]  # GGUF file, new folder, alias
 STORE_VERSION = 2
 CARD = "infinipot.json"
 GGUF = "model.gguf"
@@ -45,9 +42,6 @@ class Card:
     alias: str
     source_sha256: str
     store_version: int
-    add_bos: bool
-    format: Format
-    converter: dict[str, str]
 
 
 @dataclass(frozen=True)
@@ -74,8 +68,9 @@ def card(alias: str) -> Card | None:
     """Return what is known of an installed model, or None when it must be pulled."""
     release = catalog.find(alias)
     try:
-        found = Card(**json.loads((path(alias) / CARD).read_text("utf-8")))
-    except (OSError, ValueError, TypeError):
+        told = json.loads((path(alias) / CARD).read_text("utf-8"))
+        found = Card(*(told[one.name] for one in fields(Card)))  # older cards tell more
+    except (OSError, ValueError, TypeError, KeyError):
         return None
     current = (found.source_sha256, found.store_version) == (release.sha256, STORE_VERSION)
     return found if current else None
@@ -162,9 +157,8 @@ def _put(release: Release, gguf: Path, describe: Describer) -> None:
     new = _temporary(release.alias, "new")
     new.mkdir(parents=True)
     try:
-        made_by = {"infinipot": __version__, **{name: version(name) for name in ("transformers", "gguf")}}
-        known = (release.alias, release.sha256, STORE_VERSION)
-        made = Card(*known, describe(gguf, new, release.alias), release.format, made_by)
+        describe(gguf, new, release.alias)
+        made = Card(release.alias, release.sha256, STORE_VERSION)
         (new / CARD).write_text(json.dumps(asdict(made), indent=2) + "\n", "utf-8")
         gguf.replace(new / GGUF)
         for file in (*new.iterdir(), new):

@@ -35,7 +35,7 @@ def easy_pull(monkeypatch: pytest.MonkeyPatch) -> None:
         yield Progress("preparing", 0, 0)
         release = catalog.find(alias)
         store.path(alias).mkdir(parents=True)
-        card = store.Card(alias, release.sha256, store.STORE_VERSION, False, release.format, {})
+        card = store.Card(alias, release.sha256, store.STORE_VERSION)
         (store.path(alias) / store.CARD).write_text(json.dumps(vars(card)))
 
     monkeypatch.setattr(gguf, "pull", pull)

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
@@ -16,9 +17,8 @@ from toy_release import TEMPLATE, Seller, Shop
 DATA = bytes(range(256)) * 40
 
 
-def write_little(gguf: Path, folder: Path, alias: str) -> bool:
+def write_little(gguf: Path, folder: Path, alias: str) -> None:
     (folder / "config.json").write_bytes(gguf.read_bytes()[:10])
-    return True
 
 
 def run(alias: str = "toy", describe: store.Describer = write_little) -> list[Progress]:
@@ -62,7 +62,7 @@ def test_card_size_and_removal(sell: Seller, home: Path) -> None:
     assert store.installed() == ()
     run()
     (model,) = store.installed()
-    assert (model.path, model.card.alias, model.card.add_bos) == (home / "models" / "toy", "toy", True)
+    assert (model.path, model.card.alias) == (home / "models" / "toy", "toy")
     assert model.card.source_sha256 == release.sha256
     assert (model.path / store.GGUF).read_bytes() == DATA
     assert model.size > len(DATA)
@@ -90,11 +90,23 @@ def test_model_of_another_source_or_version_is_made_again(sell: Seller, home: Pa
     assert store.card("toy") is not None
 
 
+def test_cards_of_older_versions_tell_more(sell: Seller, home: Path) -> None:
+    sell(DATA)
+    run()
+    card = store.path("toy") / store.CARD
+    told = json.loads(card.read_text())
+    card.write_text(json.dumps({**told, "add_bos": True, "format": "chat", "converter": {"gguf": "0.19.0"}}))
+    assert store.card("toy") is not None  # else it would be fetched again
+    for wrong in ("[]", "{}", "1"):
+        card.write_text(wrong)
+        assert store.card("toy") is None
+
+
 @pytest.mark.parametrize("failure", [KeyboardInterrupt, ModelError("no")])
 def test_failed_description_leaves_no_model_and_keeps_the_download(
     sell: Seller, shop: Shop, home: Path, failure: BaseException
 ) -> None:
-    def fail(gguf: Path, folder: Path, alias: str) -> bool:
+    def fail(gguf: Path, folder: Path, alias: str) -> None:
         write_little(gguf, folder, alias)
         raise failure
 
@@ -131,7 +143,6 @@ def test_two_processes_describe_once(sell: Seller, shop: Shop, home: Path, tmp_p
                 file.write("described\\n")
             time.sleep(1)
             (folder / "config.json").write_bytes(b"x")
-            return False
         catalog.RELEASES = ({release!r},)
         list(store.pull("toy", write))
         assert store.card("toy")
