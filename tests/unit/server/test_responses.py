@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -134,6 +135,50 @@ def test_what_is_not_served_is_refused_by_name(client: Client, fields: dict[str,
     got = post(client, **fields)
     assert got.status_code in (400, 404), got.text
     assert says in got.json()["error"]["message"]
+
+
+HALF = [
+    {"metadata": {"\ud800": "x"}},
+    {"metadata": {"x": "\ud800"}},
+    {"tools": {"name": "x", "parameters": {"\ud800": 1}}},
+    {"tools": {"name": "x", "parameters": {"description": "\ud800"}}},
+    {"tools": {"name": "x", "user": ["\ud800"]}},
+    {"format": {"name": "x", "schema": {"type": "object"}, "annotations": "\ud800"}},
+    {"format": {"name": "x", "schema": {"\ud800": 1}}},
+]
+
+
+def as_responses(key: str, value: dict[str, Any]) -> dict[str, Any]:
+    told = {
+        "metadata": {"metadata": value},
+        "tools": {"tools": [{"type": "function", **value}]},
+        "format": {"text": {"format": {"type": "json_schema", **value}}},
+    }
+    return {"input": "Hi", **told[key]}
+
+
+def as_chat(key: str, value: dict[str, Any]) -> dict[str, Any]:
+    told = {
+        "metadata": {"metadata": value},
+        "tools": {"tools": [{"type": "function", "function": value}]},
+        "format": {"response_format": {"type": "json_schema", "json_schema": value}},
+    }
+    return {"messages": [{"role": "user", "content": "Hi"}], **told[key]}
+
+
+@pytest.mark.parametrize(
+    ("path", "said"), [("/v1/responses", as_responses), ("/v1/chat/completions", as_chat)]
+)
+@pytest.mark.parametrize("fields", HALF)
+def test_half_of_a_character_is_refused_wherever_it_stands(
+    client: Client, scheduler: FakeScheduler, path: str, said: Callable[..., Any], fields: dict[str, Any]
+) -> None:
+    ((key, value),) = fields.items()
+    body = json.dumps({"model": "toy", **said(key, value)})
+    got = client("POST", path, content=body, headers={"Content-Type": "application/json"})
+    assert got.status_code == 400, got.text
+    assert "half of a character" in got.json()["error"]["message"]
+    assert not scheduler.requests
 
 
 def test_what_asks_for_nothing_is_accepted(client: Client) -> None:

@@ -1,5 +1,6 @@
 """Parts of any request: texts that can be read, and fields that are refused by their name."""
 
+import json
 from typing import Annotated, Any, Self
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
@@ -23,13 +24,13 @@ NOTHING: dict[str, tuple[Any, ...]] = {
 }
 
 
-def _characters(text: str) -> str:
-    """Refuse half of a character, which JSON can carry and no tokenizer can read."""
+def _characters(value: Any) -> Any:
+    """Refuse half of a character anywhere in a value: JSON can carry it, and no tokenizer can read it."""
     try:
-        text.encode()
+        (value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)).encode()
     except UnicodeEncodeError:
         raise ValueError("it has half of a character (a lone surrogate)") from None
-    return text
+    return value
 
 
 Characters = AfterValidator(_characters)
@@ -52,4 +53,5 @@ class Body(BaseModel):
             asks_nothing = value is None or any(value == p and type(value) is type(p) for p in plain)
             if name not in HARMLESS and not asks_nothing:
                 raise ValueError(f"'{name[:64]}' is not served here: leave it out")
+            _characters(value)
         return self

@@ -7,11 +7,11 @@ from pydantic import Field
 
 from infinipot.errors import InputError
 from infinipot.reading.grammar import Grammar
-from infinipot.server.http.body import Body, Name, Text
+from infinipot.server.http.body import Body, Characters, Name, Text
 from infinipot.server.scheduler.tool_calls import forced, free_or_called
 from infinipot.text.tokenizer import Tools
 
-Schema = dict[str, Any]
+Schema = Annotated[dict[str, Any], Characters]
 FunctionName = Annotated[str, Field(pattern=r"^[a-zA-Z0-9_.-]{1,64}$")]
 
 

@@ -113,7 +113,7 @@ class ResponsesBody(Body):
     tools: Annotated[list[FlatTool], Field(max_length=MOST_TOOLS)] | None = None
     tool_choice: Literal["none", "auto", "required"] | FlatChoice | None = None
     parallel_tool_calls: bool | None = None
-    metadata: dict[str, Text] | None = None
+    metadata: dict[Text, Text] | None = None
     pot: Name | None = Field(None, description="Name of a kept pot the question is about.")
     keep: bool = Field(True, description="Keep the conversation's pot, so that the next turn is quick.")
     catalyst: Catalyst = Field("question", description="question, general, or a text of your own.")
