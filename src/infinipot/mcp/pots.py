@@ -45,8 +45,15 @@ class Reach:
         if is_address(name):
             return name
         folders = [folder.resolve() for folder in self.folders]
-        path = folders[0] / Path(name).expanduser()
-        if not any(path.resolve().is_relative_to(folder) for folder in folders):
+        try:
+            path = folders[0] / Path(name).expanduser()
+            real = path.resolve()
+        except (OSError, RuntimeError, ValueError) as error:  # no such user, links in a circle, or NUL
+            problem = f"{label(name)} is no name of a file"
+            raise InputError(
+                problem, field="path", remedy="give a path in a folder that may be read"
+            ) from error
+        if not any(real.is_relative_to(folder) for folder in folders):
             said = ", ".join(str(folder) for folder in folders)
             problem = f"{label(name)} is not in a folder that may be read ({said})"
             raise InputError(problem, field="folder", remedy="start the server with `folder`")

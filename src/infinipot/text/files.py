@@ -6,6 +6,7 @@ import os
 import re
 import stat
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import BinaryIO
 
@@ -98,8 +99,11 @@ class Decoder:
 
 def check_regular(path: str | os.PathLike[str]) -> None:
     """Refuse a file that is not there, or that can be read only once."""
-    with failing_to(f"read {path}", kind=InputError):
-        mode = Path(path).stat().st_mode
+    try:
+        with failing_to(f"read {path}", kind=InputError):
+            mode = Path(path).stat().st_mode
+    except ValueError as error:
+        raise InputError(f"{label(str(path))} is no name of a file", remedy="give a path") from error
     if not stat.S_ISREG(mode) and not stat.S_ISDIR(mode):
         raise InputError(f"{path} is not a regular file and can be read only once: give it as standard input")
 
@@ -146,5 +150,7 @@ def label(text: str, most: int = 256) -> str:
 
 def title(name: str) -> str:
     """Return the name of a file or folder without where it lies on this machine; anything else as it is."""
-    path = Path(name).expanduser()
-    return path.resolve().name if path.exists() else name
+    with suppress(RuntimeError):  # the home of a user who is not there
+        path = Path(name).expanduser()
+        return path.resolve().name if path.exists() else name
+    return name

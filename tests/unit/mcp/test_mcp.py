@@ -124,6 +124,9 @@ def test_a_text_is_appended_and_replaced(pots: Pots) -> None:
         ("read_document", {"pot": "a", "path": "~/x"}, "~/x is not in a folder that may be read"),
         ("read_document", {"pot": "a", "path": "link"}, "link is not in a folder that may be read"),
         ("read_document", {"pot": "a", "path": "nowhere"}, "there is no such file"),
+        ("read_document", {"pot": "a", "path": "~no-such-user/x"}, "~no-such-user/x is no name of a file"),
+        ("read_document", {"pot": "a", "path": "a\0b"}, "a b is no name of a file: give a path"),
+        ("read_document", {"pot": "a", "path": "loop/x"}, "loop/x"),
         ("read_document", {"pot": "a", "path": "*.nothing"}, "no file is called like"),
         (
             "read_document",
@@ -155,6 +158,7 @@ def test_an_error_is_one_clear_line(
     pots: Pots, tmp_path: Path, tool: str, given: dict[str, Any], says: str
 ) -> None:
     (tmp_path / "texts" / "link").symlink_to("/etc/passwd")
+    (tmp_path / "texts" / "loop").symlink_to("loop")
     pots.read({"pot": "known", "text": "Known words."})
     if given.get("pot") == "bare":
         store = open_store(str(tmp_path / "pots"))

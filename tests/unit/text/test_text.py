@@ -20,7 +20,8 @@ from infinipot.errors import InputError
 from infinipot.reading.answer import AnswerText
 from infinipot.testing.tokenizer import END, ByteTokenizer
 from infinipot.text.detokenize import Detokenizer
-from infinipot.text.files import blocks_of, check_regular, decoded, read_text
+from infinipot.text.documents import Finder
+from infinipot.text.files import blocks_of, check_regular, decoded, read_text, title
 from infinipot.text.tokenizer import CHAT_ASK_BEFORE, PLAIN, Frame, Tokenizer
 from infinipot.text.windows import Encoded, encode_windows
 
@@ -83,6 +84,20 @@ def test_what_cannot_be_opened_is_refused(tmp_path: Path) -> None:
             check(tmp_path / "missing")
     with pytest.raises(InputError, match="it is a directory"):
         list(read_text(tmp_path))
+
+
+@pytest.mark.parametrize(
+    ("name", "says"),
+    [
+        ("~no-such-user/x", "cannot read ~no-such-user/x: there is no such file"),
+        ("a\0b", "a b is no name of a file: give a path"),
+        ("a\ud800b", "a b is no name of a file: give a path"),
+    ],
+)
+def test_what_is_no_name_of_a_file_is_refused(name: str, says: str) -> None:
+    assert title(name) == name
+    with pytest.raises(InputError, match=f"^{says}$"):
+        Finder().find([name])
 
 
 def test_what_may_not_be_read_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
