@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from concurrent.futures import Future
 from pathlib import Path
 from typing import Any
 
@@ -46,6 +47,8 @@ class FakeScheduler:
         self.answer: list[Event] = [Piece(piece) for piece in PIECES]
         self.finish: Any = "stop"
         self.stopped: float | None = None
+        self.finds = True  # words at once, else when `looking` is told
+        self.looking: list[Future[list[Word]]] = []
 
     def start(self) -> None:
         self.ready = True
@@ -67,8 +70,11 @@ class FakeScheduler:
             "recipe": {},
         }
 
-    def words(self, tenant: str, name: str) -> list[Word]:
-        return [Word("Hello", 0, 5, 0.5, 1.25)]
+    def words(self, tenant: str, name: str) -> Future[list[Word]]:
+        self.looking.append(found := Future())
+        if self.finds:
+            found.set_result([Word("Hello", 0, 5, 0.5, 1.25)])
+        return found
 
     def check_grammar(self, grammar: Any) -> None:
         grammar.constraint(ByteTokenizer(), 260)

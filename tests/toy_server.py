@@ -57,11 +57,13 @@ def ray_build(settings: Any) -> Any:
 def main(told: dict[str, Any]) -> None:
     from infinipot.recipes.recipe import Recipe
     from infinipot.server import lifecycle
+    from infinipot.server.http import streams
     from infinipot.server.settings import Keys, Settings
     from infinipot.store import open_store
 
     logging.basicConfig(level=logging.DEBUG, stream=sys.stderr)
     lifecycle.HEADERS_S = told.pop("headers_s", lifecycle.HEADERS_S)
+    streams.SEND_S = told.pop("send_s", streams.SEND_S)
     pause, store = told.pop("pause", 0.0), open_store(told["store"])
     keys, spool = Keys.of(told.pop("keys", [])), Path(told.pop("spool"))
     settings = Settings(model="toy", port=0, keys=keys, spool=spool, **{"capacity": 256, **told})

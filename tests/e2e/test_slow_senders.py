@@ -12,8 +12,12 @@ from contextlib import suppress
 from pathlib import Path
 
 import httpx
+import psutil
 
+import toy_pots as toy
+from infinipot.store import LocalStore
 from toy_server import Running, running
+from waiting import eventually
 
 HEAD = b"POST /v1/pots/drip%d HTTP/1.1\r\nHost: localhost\r\nContent-Length: 100000\r\n\r\n"
 KEY = "key-of-the-first-tenant"
@@ -22,7 +26,8 @@ HEADING = "\n## Over a raw connection\n"
 TABLE = """
 {} requests whose end or meaning a proxy in front may see elsewhere, with another request in what may be a
 body. Made and checked by `tests/e2e/test_slow_senders.py`: each gets one answer, and its connection is
-closed. Uploads that drip lose their places there, and so does a refused body that goes on.
+closed. Uploads that drip lose their places there, and so does a refused body that goes on, and a download
+that is not taken.
 
 | request | status | message |
 |---|---|---|
@@ -90,6 +95,26 @@ def test_a_refused_body_does_not_hold_its_connection(tmp_path: Path) -> None:
         threads[0].join(20)
         assert found[0].startswith(b"HTTP/1.1 401")
         assert time.monotonic() - started < 8
+
+
+def sockets(server: Running) -> int:
+    """Connections to clients that the server holds open."""
+    found = psutil.Process(server.process.pid).net_connections("tcp")
+    return sum(one.status != psutil.CONN_LISTEN for one in found)
+
+
+def test_a_download_that_is_not_taken_loses_its_place_and_its_connection(tmp_path: Path) -> None:
+    LocalStore(tmp_path / "pots").save("big", toy.filled(1, 24), toy.card())
+    with running(tmp_path, max_downloads=1, send_s=1) as server, socket.socket() as raw:
+        raw.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+        raw.connect(("127.0.0.1", int(server.url.rpartition(":")[2])))
+        raw.sendall(b"GET /v1/pots/big/file HTTP/1.1\r\nHost: localhost\r\n\r\n")
+        assert raw.recv(12) == b"HTTP/1.1 200"
+        eventually(lambda: sockets(server) == 0)
+        with httpx.stream("GET", f"{server.url}/v1/pots/big/file", timeout=60) as again:
+            assert again.status_code == 200
+            assert sum(map(len, again.iter_bytes())) == int(again.headers["content-length"]) > 24e6
+        assert list((tmp_path / "spool").iterdir()) == []
 
 
 LINE = b"POST /v1/chat/completions HTTP/1.1\r\n"

@@ -19,8 +19,10 @@ from infinipot.common.atomic_files import reason
 from infinipot.engine import Engine
 from infinipot.errors import ConfigError
 from infinipot.recipes.recipe import Recipe
+from infinipot.server.http import streams
 from infinipot.server.http.app import create_app
 from infinipot.server.http.service import Service
+from infinipot.server.http.uploads import SENT
 from infinipot.server.scheduler.scheduler import Scheduler
 from infinipot.server.settings import Settings
 from infinipot.store import PotStore
@@ -131,9 +133,10 @@ class Server(uvicorn.Server):
 
 
 class Protocol(H11Protocol):
-    """uvicorn's HTTP, with a bound on the time of a request's head, and of a body after its answer."""
+    """uvicorn's HTTP, with a bound on the time of a head, of a body after its answer, and of an answer."""
 
     _late: asyncio.TimerHandle
+    _stuck: asyncio.TimerHandle | None = None  # set while more is to be sent than the client takes
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """Start the time limit of a request's head."""
@@ -149,9 +152,20 @@ class Protocol(H11Protocol):
             self._wait()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """End the time limit with the connection."""
+        """End the time limits with the connection."""
         self._late.cancel()
+        self._end_watch()
         super().connection_lost(exc)
+
+    def pause_writing(self) -> None:
+        """Stop sending until the client has taken what was sent, for which it has a time limit."""
+        super().pause_writing()
+        self._watch()
+
+    def resume_writing(self) -> None:
+        """Go on sending."""
+        self._end_watch()
+        super().resume_writing()
 
     def on_response_complete(self) -> None:
         """Go on with the connection; close it soon where the request's body is still on its way.
@@ -165,3 +179,19 @@ class Protocol(H11Protocol):
 
     def _wait(self) -> None:
         self._late = self.loop.call_later(HEADERS_S, self.transport.close)
+
+    def _watch(self) -> None:
+        """Let a client go that takes too little; a connection that is only closed waits for what is left."""
+        before = self.transport.get_write_buffer_size()
+
+        def look() -> None:
+            if before - self.transport.get_write_buffer_size() < SENT:
+                self.transport.abort()
+            else:
+                self._watch()
+
+        self._stuck = self.loop.call_later(streams.SEND_S, look)
+
+    def _end_watch(self) -> None:
+        if self._stuck is not None:
+            self._stuck.cancel()

@@ -129,6 +129,7 @@ class Settings:
     max_body: int = _set(8 * MIB, BOUNDS, "Bytes of a JSON request.", least=1024)
     max_upload: int = _set(4096 * MIB, BOUNDS, "Bytes of an upload.", least=1024)
     max_uploads: int = _set(4, BOUNDS, "Uploads received at the same time.", least=1)
+    max_downloads: int = _set(4, BOUNDS, "Pots sent as files at the same time.", least=1)
     max_archive: int = _set(8192 * MIB, BOUNDS, "Bytes on disk of what a slot has read.", least=65_536)
     max_tokens: int = _set(16_384, BOUNDS, "Tokens of an answer.", least=1)
     idle_s: float = _set(30.0, BOUNDS, "Seconds until a client that stops sending is let go.", least=0.01)

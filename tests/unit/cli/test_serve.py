@@ -60,6 +60,7 @@ def test_every_option_is_also_a_variable(served: list[Settings], tmp_path: Path)
         "max-body": "2048",
         "max-upload": "4096",
         "max-uploads": "6",
+        "max-downloads": "9",
         "max-tokens": "7",
         "drain": "8.5",
         "spool": str(tmp_path),

@@ -20,7 +20,7 @@ import small_documents as documents
 from fake_scheduler import FakeScheduler
 from infinipot.server.http import limits
 from infinipot.server.http.errors import ApiError
-from infinipot.server.http.limits import UploadPlaces, check_structure
+from infinipot.server.http.limits import Places, check_structure
 from infinipot.server.settings import Settings
 
 from .conftest import Client, calling, made
@@ -367,7 +367,7 @@ def test_places_of_dropped_uploads_are_free_again(settings: Settings, scheduler:
 
 
 def test_one_tenant_leaves_a_place_for_others() -> None:
-    places = UploadPlaces(2, shared=True)
+    places = Places("uploads", 2, shared=True)
     with places.place("a"):
         with pytest.raises(ApiError, match="too many uploads"), places.place("a"):
             pass

@@ -2,24 +2,28 @@
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 import json
 import threading
 import time
 import tracemalloc
 from collections.abc import AsyncIterator, Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from typing import Any
 
 import anyio
 import pytest
+from fastapi import FastAPI
 
 from fake_scheduler import FakeScheduler, uploads_in
 from infinipot.errors import StoreError
-from infinipot.server.http import uploads
-from infinipot.server.http.limits import UploadPlaces
+from infinipot.server.http import service, streams, uploads
+from infinipot.server.http.limits import Places
 from infinipot.server.scheduler.requests import FaultError, ReadIntoPot
 from infinipot.server.settings import Settings
+from waiting import comes_true, within_a_minute
 
 from .conftest import KEY, OTHER_KEY, Client, calling, data_of, made
 
@@ -60,6 +64,61 @@ def test_words(client: Client) -> None:
     told = client("GET", "/v1/pots/book/words").json()
     assert told["words"] == [{"text": "Hello", "start": 0, "end": 5, "share": 0.5, "novelty": 1.25}]
     assert told["tokens_read"] == 8
+
+
+def test_words_wait_in_few_places_and_keep_no_thread_from_others(
+    client: Client, scheduler: FakeScheduler
+) -> None:
+    make(client)
+    scheduler.finds = False
+
+    async def work() -> tuple[list[int], Any, int, int]:
+        asyncio.get_running_loop().set_default_executor(ThreadPoolExecutor(1))
+        found: list[int] = []
+        async with calling(client.app) as caller:
+
+            async def ask() -> None:
+                found.append((await caller.get("/v1/pots/book/words")).status_code)
+
+            async with anyio.create_task_group() as group:
+                for _ in range(service.WORDS):
+                    group.start_soon(ask)
+                await comes_true(lambda: len(scheduler.looking) == service.WORDS)
+                refused = await caller.get("/v1/pots/book/words")
+                other = await caller.get("/v1/pots")
+                for one in scheduler.looking:
+                    one.set_result([])
+            scheduler.finds = True
+            again = await caller.get("/v1/pots/book/words")
+        return found, refused, other.status_code, again.status_code
+
+    found, refused, *others = anyio.run(within_a_minute, work)
+    assert (refused.status_code, refused.headers["retry-after"]) == (429, "5")
+    assert "too many lists of words at once" in refused.json()["error"]["message"]
+    assert found == [200] * service.WORDS
+    assert others == [200, 200]
+
+
+def test_words_that_a_closing_server_does_not_look_for(client: Client, scheduler: FakeScheduler) -> None:
+    make(client)
+    scheduler.finds = False
+
+    async def work() -> Any:
+        async with calling(client.app) as caller, anyio.create_task_group() as group:
+
+            async def close() -> None:
+                await comes_true(lambda: bool(scheduler.looking))
+                client.app.state.service.closing = True
+                scheduler.looking[0].cancel()
+
+            group.start_soon(close)
+            waited = await caller.get("/v1/pots/book/words")
+            return waited, await caller.get("/v1/pots/book/words")
+
+    for got in anyio.run(within_a_minute, work):
+        assert got.status_code == 503
+        assert "the server is closing" in got.json()["error"]["message"]
+    assert len(scheduler.looking) == 1
 
 
 @pytest.mark.parametrize(
@@ -217,8 +276,8 @@ def test_an_upload_too_large_is_refused_as_it_comes(client: Client) -> None:
             yield b"x" * 1024
 
     limit = 2**20
-    service = client.app.state.service
-    small = Client(made(replace(service.settings, max_upload=limit), service.scheduler))
+    told = client.app.state.service
+    small = Client(made(replace(told.settings, max_upload=limit), told.scheduler))
     got = make(small, content=endless())
     assert got.status_code == 413
     assert taken <= limit + 65_536
@@ -226,11 +285,79 @@ def test_an_upload_too_large_is_refused_as_it_comes(client: Client) -> None:
 
 
 def test_only_so_many_uploads_at_once(client: Client) -> None:
-    client.app.state.service.uploads = UploadPlaces(0, shared=False)
+    client.app.state.service.uploads = Places("uploads", 0, shared=False)
     got = make(client)
     assert (got.status_code, got.headers["retry-after"]) == (429, "5")
-    client.app.state.service.uploads = UploadPlaces(4, shared=False)
+    client.app.state.service.uploads = Places("uploads", 4, shared=False)
     assert make(client).status_code == 201
+
+
+class Taker:
+    """A client of a download over ASGI, who takes nothing until told to, or for ever."""
+
+    def __init__(self, app: FastAPI) -> None:
+        self.app, self.begun, self.took = app, anyio.Event(), 0
+        self.takes, self.leaves = anyio.Event(), anyio.Event()
+
+    async def __call__(self) -> None:
+        headers = [(b"host", b"localhost")]
+        path = "/v1/pots/book/file"
+        scope = {"type": "http", "method": "GET", "path": path, "raw_path": path.encode(), "headers": headers}
+        scope |= {"query_string": b"", "http_version": "1.1", "scheme": "http", "root_path": ""}
+        await self.app(scope | {"client": None, "server": ("localhost", 80)}, self._receive(), self._send)
+
+    def _receive(self) -> Any:
+        first = [{"type": "http.request", "body": b"", "more_body": False}]
+
+        async def receive() -> Any:
+            if first:
+                return first.pop()
+            await self.leaves.wait()
+            return {"type": "http.disconnect"}
+
+        return receive
+
+    async def _send(self, message: Any) -> None:
+        self.took += len(message.get("body", b""))
+        self.begun.set()
+        await self.takes.wait()
+
+
+@pytest.mark.parametrize("end", ["taken", "left"])
+def test_only_so_many_downloads_at_once(client: Client, end: str) -> None:
+    make(client)
+    size = len(client("GET", "/v1/pots/book/file").content)
+
+    async def work() -> tuple[Any, Any, list[int]]:
+        takers = [Taker(client.app) for _ in range(client.app.state.service.settings.max_downloads)]
+        async with calling(client.app) as caller:
+            async with anyio.create_task_group() as group:
+                for taker in takers:
+                    group.start_soon(taker)
+                    await taker.begun.wait()
+                refused = await caller.get("/v1/pots/book/file")
+                for taker in takers:
+                    (taker.takes if end == "taken" else taker.leaves).set()
+            return refused, await caller.get("/v1/pots/book/file"), [taker.took for taker in takers]
+
+    refused, after, took = anyio.run(within_a_minute, work)
+    assert (refused.status_code, refused.headers["retry-after"]) == (429, "5")
+    assert "too many downloads at once" in refused.json()["error"]["message"]
+    assert len(after.content) == size
+    assert set(took) == {size if end == "taken" else 0}
+
+
+def test_a_download_that_is_not_taken_ends(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
+    make(client)
+    monkeypatch.setattr(streams, "SEND_S", 0.05)
+    client.app.state.service.downloads = Places("downloads", 1, shared=False)
+
+    async def work() -> Any:
+        await Taker(client.app)()
+        async with calling(client.app) as caller:
+            return await caller.get("/v1/pots/book/file")
+
+    assert anyio.run(within_a_minute, work).status_code == 200
 
 
 def test_a_client_that_stops_sending_is_let_go(settings: Settings, scheduler: FakeScheduler) -> None:

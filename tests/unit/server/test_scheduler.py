@@ -198,7 +198,7 @@ def test_pots_are_made_kept_asked_and_appended_to(tmp_path: Path) -> None:
             assert again == answer
             _, events = await served(scheduler, read_into_pot(tmp_path / "b", " More.", append=True))
             assert events[-1].card.tokens_read == len(LONG) + 8
-            words = scheduler.words("t", "book")
+            words = scheduler.words("t", "book").result(20)
             assert words
             assert all(0 < word.share <= 1 for word in words)
             with pytest.raises(StoreError, match="already"):

@@ -68,7 +68,7 @@ def test_a_pot_of_no_numbers_ends_nobody_else_s_answer(
             with pytest.raises(StoreError, match="numbers that are none"):
                 await served(scheduler, replace(chat("what?", pot="bad"), options=options))
             with pytest.raises(StoreError, match="numbers that are none"):
-                scheduler.words("t", "bad")
+                scheduler.words("t", "bad").result(20)
             assert (await other)[0]
 
     go(work)

@@ -95,18 +95,18 @@ class LimitsMiddleware:
         return whole
 
 
-class UploadPlaces:
-    """Places for uploads, which fill a disk; of several tenants none can take them all."""
+class Places:
+    """Places for what fills a disk or keeps a thread; of several tenants none can take them all."""
 
-    def __init__(self, most: int, shared: bool) -> None:
-        self._most, self._of_one = most, max(1, most - 1) if shared else most
+    def __init__(self, what: str, most: int, shared: bool) -> None:
+        self._what, self._most, self._of_one = what, most, max(1, most - 1) if shared else most
         self._taken: Counter[str] = Counter()
 
     @contextmanager
     def place(self, tenant: str) -> Iterator[None]:
-        """Take a place until the upload is whole or dropped, or say that there is none."""
+        """Take a place until the block ends, or say that there is none."""
         if self._taken.total() >= self._most or self._taken[tenant] >= self._of_one:
-            raise ApiError(429, "too many uploads at once: try again", code="busy", retry_s=5)
+            raise ApiError(429, f"too many {self._what} at once: try again", code="busy", retry_s=5)
         self._taken[tenant] += 1
         try:
             yield

@@ -102,18 +102,25 @@ async def delete(caller: Caller, name: Name) -> dict[str, Any]:
 @router.get("/{name}/words", response_class=JSONResponse)
 async def words(caller: Caller, name: Name, card: KnownCard) -> Response:
     """Show the words a pot still holds, and how many of its heads hold them."""
+    service = caller.service
+    service.check_open()
+    with service.words.place(caller.tenant):
+        looking = asyncio.wrap_future(service.scheduler.words(caller.tenant, name))
+        await asyncio.wait({looking})
+        if looking.cancelled():
+            service.check_open()  # it is not any more
 
-    def found() -> str:  # of a large pot it takes seconds: away from the event loop
-        words = [asdict(word) for word in caller.service.scheduler.words(caller.tenant, name)]
-        return json.dumps({"words": words, "tokens_read": card.tokens_read, "held": len(words)})
+        def told() -> str:  # of a large pot it takes seconds: away from the event loop
+            words = [asdict(word) for word in looking.result()]
+            return json.dumps({"words": words, "tokens_read": card.tokens_read, "held": len(words)})
 
-    return Response(await asyncio.to_thread(found), media_type="application/json")
+        return Response(await asyncio.to_thread(told), media_type="application/json")
 
 
 @router.get("/{name}/file", response_class=Response, responses={200: {"content": FILE_BODY}})
 async def download(caller: Caller, name: Name, card: KnownCard) -> Response:  # noqa: ARG001  it is there
     """Export a pot as a file that another server, or `infinipot pots import`, takes in."""
-    return await exported(caller.pots, name, caller.service.settings.spool)
+    return await exported(caller, name)
 
 
 @router.put("/{name}/file", status_code=201, openapi_extra=FILE)

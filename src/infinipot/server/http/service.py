@@ -10,7 +10,7 @@ from typing import Annotated, Generic, TypeVar, cast
 from fastapi import Depends, Request
 
 from infinipot.server.http.errors import ApiError
-from infinipot.server.http.limits import UploadPlaces
+from infinipot.server.http.limits import Places
 from infinipot.server.http.metrics import Metrics, RequestMetrics
 from infinipot.server.scheduler import requests
 from infinipot.server.scheduler.pot_library import tenant_store
@@ -19,6 +19,7 @@ from infinipot.server.settings import Settings
 from infinipot.store.base import check
 from infinipot.text.files import title
 
+WORDS = 4  # lists of them that are made or waited for; each needs a whole pot, loaded on one thread
 T = TypeVar("T")
 Numbered = tuple[int, requests.Event]
 
@@ -31,7 +32,10 @@ class Service:
         self.model = title(settings.model)
         self.created = int(time.time())
         self.metrics = Metrics(scheduler.state)
-        self.uploads = UploadPlaces(settings.max_uploads, shared=bool(settings.keys))
+        shared = bool(settings.keys)
+        self.uploads = Places("uploads", settings.max_uploads, shared)
+        self.downloads = Places("downloads", settings.max_downloads, shared)
+        self.words = Places("lists of words", WORDS, shared)
         self.closing = False
         self.failed: Exception | None = None  # why the scheduler did not start
 

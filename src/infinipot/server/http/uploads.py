@@ -3,24 +3,27 @@
 import asyncio
 import errno
 import hashlib
-from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator
+from contextlib import ExitStack, asynccontextmanager, suppress
+from functools import partial
 from pathlib import Path
 from typing import IO
 
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response, StreamingResponse
+from starlette.types import Message, Receive, Scope, Send
 
 from infinipot.errors import StoreError
+from infinipot.server.http import streams
 from infinipot.server.http.errors import ApiError
-from infinipot.server.http.service import Service
+from infinipot.server.http.service import Caller, Service
 from infinipot.server.http.temporary import temporary_folder
-from infinipot.store import PotStore
 from infinipot.text.convert import isolated
 from infinipot.text.convert.kinds import CONVERTED, HEAD, Kind, kind_of_upload
 from infinipot.text.files import Decoder
 
 BLOCK = 2**18  # bytes written at once, away from the event loop
+SENT = 2**16  # bytes sent at once: a client that takes fewer in SEND_S is let go
 UPLOAD = "the upload"
 CONVERSION = isolated.Limits(seconds=120, memory=2**30)  # of a stranger's document
 
@@ -75,18 +78,38 @@ async def received(request: Request, service: Service, text: bool) -> AsyncItera
         yield upload
 
 
-async def exported(pots: PotStore, name: str, folder: Path) -> Response:
+class Download(StreamingResponse):
+    """A file that is sent block by block; it is closed, and its place is free, however that ends."""
+
+    def __init__(self, file: IO[bytes], headers: dict[str, str], held: ExitStack) -> None:
+        self._held = held
+        blocks = iter(partial(file.read, SENT), b"")
+        super().__init__(blocks, headers=headers, media_type="application/octet-stream")
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Send the file to its end, or its client's; one that takes nothing is let go."""
+
+        async def in_time(message: Message) -> None:
+            await asyncio.wait_for(send(message), streams.SEND_S)
+
+        with self._held, suppress(TimeoutError):
+            await super().__call__(scope, receive, in_time)
+
+
+async def exported(caller: Caller, name: str) -> Response:
     """Return a pot's file; the copy that is sent is gone from the disk before its first byte is."""
-    async with _folder(folder) as temporary:
-        path = temporary / "pot"
-        try:
-            await asyncio.to_thread(pots.export, name, path)
-        except StoreError:
-            if not path.exists():
-                raise  # else the pot is whole, and its archive, which is not sent, is not
-        file, size = path.open("rb"), path.stat().st_size
-    headers = {"Content-Length": str(size), "Content-Disposition": f'attachment; filename="{name}.pot"'}
-    return StreamingResponse(_blocks(file), headers=headers, media_type="application/octet-stream")
+    with ExitStack() as held:
+        held.enter_context(caller.service.downloads.place(caller.tenant))
+        async with _folder(caller.service.settings.spool) as temporary:
+            path = temporary / "pot"
+            try:
+                await asyncio.to_thread(caller.pots.export, name, path)
+            except StoreError:
+                if not path.exists():
+                    raise  # else the pot is whole, and its archive, which is not sent, is not
+            file, size = held.enter_context(path.open("rb")), path.stat().st_size
+        headers = {"Content-Length": str(size), "Content-Disposition": f'attachment; filename="{name}.pot"'}
+        return Download(file, headers, held.pop_all())
 
 
 @asynccontextmanager
@@ -97,12 +120,6 @@ async def _folder(parent: Path) -> AsyncIterator[Path]:
         yield path
     finally:
         await asyncio.shield(asyncio.to_thread(folder.__exit__, None, None, None))
-
-
-def _blocks(file: IO[bytes]) -> Iterator[bytes]:
-    with file:
-        while block := file.read(BLOCK):
-            yield block
 
 
 async def _receive(request: Request, upload: Upload) -> None:

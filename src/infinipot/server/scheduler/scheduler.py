@@ -127,9 +127,9 @@ class Scheduler:
             **self.memory.numbers(),
         }
 
-    def words(self, tenant: str, name: str) -> list[Word]:
-        """Return the words a pot holds: one pot at a time, so that memory stays within its bound."""
-        return self._disk.submit(self.library(tenant).words, name).result()
+    def words(self, tenant: str, name: str) -> Future[list[Word]]:
+        """Look for the words a pot holds: one pot at a time, so that memory stays within its bound."""
+        return self._disk.submit(self.library(tenant).words, name)
 
     def library(self, tenant: str) -> PotLibrary:
         """Return a tenant's pots."""
