@@ -34,7 +34,7 @@ _PROMPTS = (
 )
 CATALYST = replace(CHOICE["catalyst"], help=_PROMPTS, shown="the task's", group=GRID, many=True)
 ALONE = replace(SIZES["recall"], shown="0: a method is measured alone")
-LISTED = tuple(one for one in (RECIPE, *(DECLARED | {"recall": ALONE}).values()) if one.name != "catalyst")
+LISTED = tuple(one for one in (RECIPE, *{**DECLARED, "recall": ALONE}.values()) if one.name != "catalyst")
 SETS = replace(SET, help="Setting of a recipe, e.g. heavy=4,64.", metavar="NAME=VALUES", group=GRID)
 PART = Option("part", str, ALL, "Half of the set: choose settings on tune, show report.", RUN, choices=PARTS)
 RUNNING = (
