@@ -71,7 +71,8 @@ class FakeScheduler:
         }
 
     def words(self, tenant: str, name: str) -> Future[list[Word]]:
-        self.looking.append(found := Future())
+        found: Future[list[Word]] = Future()
+        self.looking.append(found)
         if self.finds:
             found.set_result([Word("Hello", 0, 5, 0.5, 1.25)])
         return found

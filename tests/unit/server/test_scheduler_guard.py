@@ -184,6 +184,64 @@ def test_an_error_before_a_request_begins_is_that_request_s_alone(
     go(work)
 
 
+def test_a_store_far_away_keeps_nobody_else_waiting(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def work() -> None:
+        async with serving(tmp_path, slots=2) as (scheduler, _):
+            await served(scheduler, read_into_pot(tmp_path / "a", LONG))
+            library, asked, answers = scheduler.library("t"), threading.Event(), threading.Event()
+            version = library.version
+
+            def far(name: str) -> str:
+                asked.set()
+                answers.wait(60)
+                return version(name)
+
+            monkeypatch.setattr(library, "version", far)
+            about = asyncio.create_task(served(scheduler, chat("what?", pot="book")))
+            await asyncio.to_thread(asked.wait, 60)
+            assert (await asyncio.wait_for(served(scheduler, chat("x")), 60))[0]
+            assert scheduler.state()["slots_busy"] == 1
+            answers.set()
+            assert (await about)[0]
+
+    go(work)
+
+
+def test_who_leaves_before_the_store_answers_leaves_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def work() -> None:
+        async with serving(tmp_path, slots=1) as (scheduler, _):
+            await served(scheduler, read_into_pot(tmp_path / "a", LONG))
+            library, asked, answers = scheduler.library("t"), threading.Event(), threading.Event()
+            monkeypatch.setattr(library, "version", lambda _: asked.set() or str(answers.wait(60)))
+            leaving = scheduler.submit(chat("what?", pot="book"))
+            await asyncio.to_thread(asked.wait, 60)
+            leaving.cancel()
+            answers.set()
+            assert (await served(scheduler, chat("x")))[0]
+            assert (scheduler.slots.busy, scheduler.state()["slots_busy"]) == (0, 0)
+
+    go(work)
+
+
+def test_a_talk_about_a_pot_goes_on_while_the_disk_is_busy(tmp_path: Path) -> None:
+    async def work() -> None:
+        async with serving(tmp_path) as (scheduler, _):
+            await served(scheduler, read_into_pot(tmp_path / "a", LONG))
+            said, _ = await served(scheduler, chat("what?", pot="book"))
+            busy = threading.Event()
+            try:
+                scheduler.background(busy.wait, 60)
+                _, events = await served(scheduler, chat("what?", said, "and?", pot="book"))
+                assert events[-1].cached > 0
+                assert not busy.is_set()
+            finally:
+                busy.set()
+
+    go(work)
+
+
 def test_an_empty_prompt_is_refused(tmp_path: Path) -> None:
     async def work() -> None:
         engine = Engine("toy", "plain", Slow(), Bare(), "float32", "0" * 64)  # type: ignore[arg-type]

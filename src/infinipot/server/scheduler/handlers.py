@@ -21,7 +21,7 @@ from infinipot.reading.sequence import Sequence
 from infinipot.server.scheduler import prompts, recall, requests
 from infinipot.server.scheduler.answer_events import AnswerEvents
 from infinipot.server.scheduler.pot_library import PotLibrary
-from infinipot.server.scheduler.slots import Slot
+from infinipot.server.scheduler.slots import Slot, Slots
 from infinipot.server.scheduler.tool_calls import CLOSE
 from infinipot.text.documents import stored
 from infinipot.text.files import label
@@ -37,12 +37,12 @@ class Running:
     """A request being served."""
 
     handle: requests.RequestHandle
-    slot: Slot
-    known: int  # first messages that are in the slot's pot already
+    slots: Slots
     library: PotLibrary
-    version: str  # names the content of the pot that the request is about
     format: Format
     background: Callable[..., Future[Any]]  # runs a function on the disk's thread
+    known: int = 0  # first messages that are in the slot's pot already
+    version: str = ""  # names the content of the pot that the request is about
     started: float = field(default_factory=time.monotonic)
     turn: int = 0  # when the request last read, in turns
     share: float = 0.0  # of its text that is read
@@ -51,6 +51,31 @@ class Running:
 
     def __post_init__(self) -> None:
         self.steps: Steps[requests.Event] = _HANDLERS[type(self.handle.request)](self, self.handle.request)
+        self._slot: Slot | None = None
+
+    def take_slot(self, version: str = "") -> None:
+        """Take a slot before the first step: the one whose pot holds the conversation, if there is one."""
+        request, names = self.handle.request, list[str]()
+        if isinstance(request, requests.ChatRequest):
+            names = prompts.conversation_names(request.tenant, version, request.messages, request.tools)
+        self.version, (self._slot, self.known) = version, self.slots.take(names)
+
+    def release(self) -> None:
+        """Give the slot back, if there is one that was not yet given back."""
+        if self._slot is not None and self._slot.busy:
+            self._slot.release()
+
+    def given(self) -> Any:
+        """Return what the request waited for; the version of its pot comes first, and then it takes a slot."""
+        assert self.waits is not None
+        waits, self.waits = self.waits, None
+        return waits.result() if self._slot is not None else self.take_slot(waits.result())
+
+    @property
+    def slot(self) -> Slot:
+        """Its slot, which it has from the first step on."""
+        assert self._slot is not None
+        return self._slot
 
     @property
     def reader(self) -> Reader:
@@ -69,7 +94,7 @@ class Running:
 
     def state(self) -> dict[str, Any]:
         """Return what an operator sees of the request."""
-        step = self.reader.progress()
+        step = self.reader.progress() if self._slot is not None else Progress(0, 0, 0, 0, 0.0)
         numbers = {"tokens_read": step.tokens_read, "fill": step.fill, "cycles": step.cycles}
         return {"busy": True, "kind": "answering" if self.sequence else "reading", **numbers}
 

@@ -23,7 +23,6 @@ from infinipot.server.scheduler.handlers import Running
 from infinipot.server.scheduler.memory_bound import MemoryBound
 from infinipot.server.scheduler.pace import Pace
 from infinipot.server.scheduler.pot_library import PotLibrary, tenant_store
-from infinipot.server.scheduler.prompts import conversation_names
 from infinipot.server.scheduler.requests import BusyError, FaultError, RequestHandle, error_for_caller
 from infinipot.server.scheduler.slots import Slots
 from infinipot.server.scheduler.warm_up import set_stage, touch, warm_up
@@ -53,6 +52,7 @@ class Scheduler:
         self._libraries: dict[str, PotLibrary] = {}
         self._change = threading.Condition()
         self._disk = ThreadPoolExecutor(1, "pots")  # one thread, so that what it locks it can unlock
+        self._cards = ThreadPoolExecutor(4, "cards")  # of pots in a store that may be far away
         self._thread = threading.Thread(target=self._run, name="scheduler", daemon=True)
         self._turns = itertools.count(1)
         self._pace = Pace(engine.model.device.type, settings.slowdown, settings.read_chunk)
@@ -89,7 +89,8 @@ class Scheduler:
             handle.cancel()
         if self._thread.ident is not None:  # else it was told to stop before it had begun
             self._thread.join(timeout=10)
-        self._disk.shutdown(wait=False, cancel_futures=True)
+        for pool in (self._disk, self._cards):
+            pool.shutdown(wait=False, cancel_futures=True)
         self.memory.unbound()
 
     def submit(self, request: requests.Request) -> RequestHandle:
@@ -140,9 +141,7 @@ class Scheduler:
 
     def background(self, work: Callable[..., Any], *given: Any) -> Future[Any]:
         """Do some work on the disk's thread; the scheduler wakes when it is done."""
-        future = self._disk.submit(work, *given)
-        future.add_done_callback(lambda _: self._wake())
-        return future
+        return self._waking(self._disk.submit(work, *given))
 
     def _accepted(self) -> list[RequestHandle]:
         with self._change:
@@ -151,6 +150,10 @@ class Scheduler:
     def _wake(self) -> None:
         with self._change:
             self._change.notify_all()
+
+    def _waking(self, future: Future[Any]) -> Future[Any]:
+        future.add_done_callback(lambda _: self._wake())
+        return future
 
     def _fault(self) -> FaultError:
         return FaultError(f"the server cannot answer ({self.failure}): start it again")
@@ -190,9 +193,7 @@ class Scheduler:
         answering = len(self._answers)
         chunk = self._pace.chunk(answering, len(self._running))
         for running in [one for one in self._running if one.waits is not None and one.waits.done()]:
-            assert running.waits is not None
-            result, running.waits = running.waits.result, None
-            self._advance(running, result)
+            self._advance(running, running.given)
         read = self._read(chunk, bool(answering))
         self._decode()
         self._pace.note(answering, read)
@@ -242,13 +243,13 @@ class Scheduler:
             return self._admission.next(self._running)
 
     def _begin(self, handle: RequestHandle) -> Running:
-        request, version = handle.request, ""
-        library, names = self.library(request.tenant), list[str]()
-        if isinstance(request, requests.ChatRequest):
-            version = library.version(request.pot) if request.pot is not None else ""
-            names = conversation_names(request.tenant, version, request.messages, request.tools)
-        slot, known = self.slots.take(names)
-        return Running(handle, slot, known, library, version, self.recipe.format, self.background)
+        request, library = handle.request, self.library(handle.request.tenant)
+        running = Running(handle, self.slots, library, self.recipe.format, self.background)
+        if isinstance(request, requests.ChatRequest) and request.pot is not None:
+            running.waits = self._waking(self._cards.submit(library.version, request.pot))
+        else:
+            running.take_slot()
+        return running
 
     def _advance(self, running: Running, given: Callable[[], Any]) -> None:
         """Take one step of a handler, with what it was waiting for."""
@@ -290,8 +291,7 @@ class Scheduler:
         except Exception as error:  # its pot is not what its caller has seen: it is not kept
             log.warning("the pot of an answer is given up: %s", error_for_caller(error))
             running.slot.release()
-        if running.slot.busy:
-            running.slot.release()
+        running.release()
         self._running.remove(running)
         self._admission.note_ended(running)
         running.handle.put(last)
