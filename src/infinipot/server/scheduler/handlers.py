@@ -66,7 +66,7 @@ class Running:
             self._slot.release()
 
     def given(self) -> Any:
-        """Return what the request waited for; the version of its pot comes first, and then it takes a slot."""
+        """Return what the request waited for; first that is its pot's version, and then it takes a slot."""
         assert self.waits is not None
         waits, self.waits = self.waits, None
         return waits.result() if self._slot is not None else self.take_slot(waits.result())
