@@ -9,8 +9,9 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,7 @@ import pytest
 import toy_server
 from fake_scheduler import uploads_in
 from toy_server import Running, running
+from waiting import eventually
 
 CHAT = "/v1/chat/completions"
 LONG = "The sea was calm and nobody spoke. " * 400
@@ -27,15 +29,6 @@ LONG = "The sea was calm and nobody spoke. " * 400
 
 def asked(text: str = "Hello", tokens: int = 60, **more: Any) -> dict[str, Any]:
     return {"messages": [{"role": "user", "content": text}], "max_tokens": tokens, "keep": False, **more}
-
-
-def eventually(true: Callable[[], bool], seconds: float = 20) -> float:
-    """Wait for something; return how long it took."""
-    started = time.monotonic()
-    while not true():
-        assert time.monotonic() - started < seconds, "it never happened"
-        time.sleep(0.02)
-    return time.monotonic() - started
 
 
 def port(server: Running) -> int:
@@ -117,45 +110,76 @@ def test_a_second_signal_ends_at_once(tmp_path: Path) -> None:
             call.result().raise_for_status()
 
 
-def test_a_client_that_leaves_frees_its_slot(tmp_path: Path) -> None:
+@contextmanager
+def posted(server: Running, path: str, body: bytes, more: int = 0) -> Iterator[socket.socket]:
+    """A connection over which a body was posted, but for some bytes; its client leaves at the end."""
+    head = f"POST {path} HTTP/1.1\r\nHost: localhost\r\nContent-Type: {{}}\r\nContent-Length: {{}}\r\n\r\n"
+    kind = "application/json" if path == CHAT else "text/plain"
+    with socket.create_connection(("127.0.0.1", port(server)), timeout=60) as raw:
+        raw.sendall(head.format(kind, len(body) + more).encode() + body)
+        yield raw
+
+
+def chunks(lines: Iterable[str]) -> Iterator[dict[str, Any]]:
+    return (json.loads(line.removeprefix("data: ")) for line in lines if line.startswith("data: {"))
+
+
+def speaks(chunk: dict[str, Any]) -> bool:
+    return bool(chunk["choices"][0]["delta"].get("content"))
+
+
+def reads(chunk: dict[str, Any]) -> bool:
+    told = chunk.get("prompt_progress")
+    return told is not None and 0 < told["processed"] < told["total"]
+
+
+@pytest.mark.parametrize(("text", "works"), [("Hello", speaks), (LONG, reads)])
+def test_a_client_that_leaves_frees_its_slot(
+    tmp_path: Path, text: str, works: Callable[[dict[str, Any]], bool]
+) -> None:
+    """While it speaks, and while it reads; to its end the answer would take minutes."""
     with running(tmp_path, pause=0.05) as server:
-        for text in ("Hello", LONG):  # while it speaks, and while it reads
-            with pytest.raises(httpx.TimeoutException):
-                httpx.post(server.url + CHAT, json=asked(text, 2000), timeout=0.5)
-            assert eventually(lambda: server.state()["slots_busy"] == 0) < 2
-            body = asked(text, 2000, stream=True, return_progress=True)
-            with httpx.stream("POST", server.url + CHAT, json=body, timeout=60) as got:
-                lines = got.iter_lines()
-                assert [next(lines) for _ in range(9)]
-                assert server.state()["slots_busy"] == 1
-            assert eventually(lambda: server.state()["slots_busy"] == 0) < 2
+        with posted(server, CHAT, json.dumps(asked(text, 5000)).encode()):
+            eventually(lambda: server.state()["slots_busy"] == 1)
+        assert eventually(lambda: server.state()["slots_busy"] == 0) < 2
+        body = asked(text, 5000, stream=True, return_progress=True)
+        with httpx.stream("POST", server.url + CHAT, json=body, timeout=60) as got:
+            assert any(works(chunk) for chunk in chunks(got.iter_lines()))
+            assert server.state()["slots_busy"] == 1
+        assert eventually(lambda: server.state()["slots_busy"] == 0) < 2
 
 
 def test_a_client_that_leaves_an_upload_leaves_nothing(tmp_path: Path) -> None:
+    spool = tmp_path / "spool"
     with running(tmp_path, pause=0.05) as server:
-        with pytest.raises(httpx.TimeoutException):
-            httpx.post(f"{server.url}/v1/pots/sea", content=LONG, timeout=0.5)
+        with posted(server, "/v1/pots/sea", LONG.encode()):
+            eventually(lambda: server.state()["slots_busy"] == 1)
         eventually(lambda: server.state()["slots_busy"] == 0)
-        with socket.create_connection(("127.0.0.1", port(server))) as raw:  # or in the middle of sending
-            raw.sendall(
-                b"POST /v1/pots/sea HTTP/1.1\r\nHost: localhost\r\nContent-Length: 999999\r\n\r\nhalf a te"
-            )
-            time.sleep(0.2)
-        eventually(lambda: uploads_in(tmp_path / "spool") == [] and not list((tmp_path / "spool").iterdir()))
+        with posted(server, "/v1/pots/sea", b"half a te", more=999_999):  # or in the middle of sending
+            eventually(lambda: bool(list(spool.glob("*/upload"))))
+        eventually(lambda: uploads_in(spool) == [] and not list(spool.iterdir()))
         assert json.loads(server.get("/v1/pots")[1])["data"] == []
 
 
 def test_a_full_queue_answers_429_and_then_serves_again(tmp_path: Path) -> None:
-    with running(tmp_path, pause=0.02, slots=1, queue=2) as server, ThreadPoolExecutor(8) as pool:
-        calls = [
-            pool.submit(httpx.post, server.url + CHAT, json=asked(tokens=30), timeout=60) for _ in range(8)
-        ]
-        got = [call.result() for call in calls]
-        busy = [answer for answer in got if answer.status_code == 429]
-        assert {answer.status_code for answer in got} == {200, 429}
-        assert len(busy) == 5
+    with running(tmp_path, pause=0.02, slots=1, queue=2) as server, ThreadPoolExecutor(7) as pool:
+
+        def several(count: int) -> list[Future[httpx.Response]]:
+            told = {"json": asked(tokens=30), "timeout": 120}
+            return [pool.submit(httpx.post, server.url + CHAT, **told) for _ in range(count)]
+
+        body = asked(tokens=10_000, stream=True)  # which takes minutes, and is left
+        with httpx.stream("POST", server.url + CHAT, json=body, timeout=60) as first:
+            assert first.status_code == 200
+            eventually(lambda: server.state()["slots_busy"] == 1)
+            waiting = several(2)
+            eventually(lambda: server.state()["queued"] == 2)
+            busy = [call.result() for call in several(5)]
+            assert [answer.status_code for answer in busy] == [429] * 5
+            assert server.state()["queued"] == 2
         assert all(int(answer.headers["retry-after"]) >= 1 for answer in busy)
         assert busy[0].json()["error"]["type"] == "rate_limit_error"
+        assert [call.result().status_code for call in waiting] == [200, 200]
         assert httpx.post(server.url + CHAT, json=asked(tokens=2), timeout=60).status_code == 200
         assert server.state()["slots_busy"] == 0
 

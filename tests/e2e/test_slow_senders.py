@@ -7,7 +7,6 @@ import os
 import signal
 import socket
 import threading
-import time
 from contextlib import suppress
 from pathlib import Path
 
@@ -19,7 +18,7 @@ from infinipot.store import LocalStore
 from toy_server import Running, running
 from waiting import eventually
 
-HEAD = b"POST /v1/pots/drip%d HTTP/1.1\r\nHost: localhost\r\nContent-Length: 100000\r\n\r\n"
+HEAD = b"POST /v1/pots/drip%d HTTP/1.1\r\nHost: localhost\r\nContent-Length: 1000000000\r\n\r\n"
 KEY = "key-of-the-first-tenant"
 HOSTILE = Path(__file__).parents[2] / "docs" / "results" / "hostile.md"
 HEADING = "\n## Over a raw connection\n"
@@ -47,54 +46,49 @@ def everything(raw: socket.socket) -> bytes:
     return found
 
 
-def dripping(server: Running, head: bytes, end: threading.Event, found: list[bytes]) -> None:
-    """Send a byte now and then, for as long as the server lets us."""
-    answer = b""
-    with connected(server) as raw, suppress(ConnectionError):  # it may be closed while we send
-        raw.sendall(head)
-        raw.settimeout(0.1)
-        while not end.is_set():
-            with suppress(TimeoutError):
-                if not (part := raw.recv(4096)):
-                    break
-                answer += part
-            raw.sendall(b"x")
-    found.append(b"held" if end.is_set() else answer)
+class Sender(threading.Thread):
+    """Sends a body quickly until told to drip, then a byte now and then for as long as the server lets it."""
 
+    def __init__(self, server: Running, head: bytes) -> None:
+        super().__init__(daemon=True)
+        self.drips, self.answer = threading.Event(), b""
+        self._server, self._head = server, head
+        self.start()
 
-def drip(server: Running, heads: list[bytes], seconds: float) -> tuple[list[threading.Thread], list[bytes]]:
-    found: list[bytes] = []
-    end = threading.Event()
-    timer = threading.Timer(seconds, end.set)
-    timer.daemon = True
-    timer.start()
-    threads = [threading.Thread(target=dripping, args=(server, head, end, found)) for head in heads]
-    for thread in threads:
-        thread.start()
-    return threads, found
+    def run(self) -> None:
+        with connected(self._server) as raw, suppress(ConnectionError):  # it may be closed while we send
+            raw.sendall(self._head)
+            raw.settimeout(0.1)
+            while True:
+                with suppress(TimeoutError):
+                    if not (part := raw.recv(4096)):
+                        break
+                    self.answer += part
+                raw.sendall(b"x" if self.drips.is_set() else b"x" * 2000)
 
 
 def test_dripping_uploads_lose_their_places(tmp_path: Path) -> None:
-    with running(tmp_path, idle_s=1, least_rate=1000) as server:
-        threads, found = drip(server, [HEAD % number for number in range(4)], 15)
-        time.sleep(0.3)
-        assert httpx.post(f"{server.url}/v1/pots/me", content="text", timeout=20).status_code == 429
-        time.sleep(1.5)
-        assert httpx.post(f"{server.url}/v1/pots/me", content="text", timeout=20).status_code == 201
-        for thread in threads:
-            thread.join(20)
-        assert [answer[:12] for answer in found] == [b"HTTP/1.1 408"] * 4
+    with running(tmp_path, idle_s=3, least_rate=1000) as server:
+        senders = [Sender(server, HEAD % number) for number in range(4)]
+        eventually(lambda: len(list((tmp_path / "spool").glob("*/upload"))) == 4)
+        assert httpx.post(f"{server.url}/v1/pots/me", content="text", timeout=60).status_code == 429
+        for sender in senders:
+            sender.drips.set()
+        for sender in senders:
+            sender.join(60)
+        assert [sender.answer[:12] for sender in senders] == [b"HTTP/1.1 408"] * 4
+        assert httpx.post(f"{server.url}/v1/pots/me", content="text", timeout=60).status_code == 201
         assert list((tmp_path / "spool").iterdir()) == []
 
 
 def test_a_refused_body_does_not_hold_its_connection(tmp_path: Path) -> None:
     """A wrong key is refused before the body; bytes that keep coming would hold one of 512 connections."""
     with running(tmp_path, keys=[KEY]) as server:
-        started = time.monotonic()
-        threads, found = drip(server, [HEAD % 1], 15)
-        threads[0].join(20)
-        assert found[0].startswith(b"HTTP/1.1 401")
-        assert time.monotonic() - started < 8
+        sender = Sender(server, HEAD % 1)
+        sender.drips.set()
+        sender.join(60)  # without a bound it would go on for ever
+        assert not sender.is_alive()
+        assert sender.answer.startswith(b"HTTP/1.1 401")
 
 
 def sockets(server: Running) -> int:
@@ -195,10 +189,7 @@ def test_what_a_killed_server_left_is_removed_by_the_next(tmp_path: Path) -> Non
     spool = tmp_path / "spool"
     with running(tmp_path) as server, connected(server) as raw:
         raw.sendall(HEAD % 1 + b"x" * 50_000)
-        for _ in range(100):
-            if list(spool.glob("*/upload")):
-                break
-            time.sleep(0.05)
+        eventually(lambda: bool(list(spool.glob("*/upload"))))
         server.process.send_signal(signal.SIGKILL)
         server.process.wait(20)
     assert len(list(spool.iterdir())) == 2  # a folder and its lock

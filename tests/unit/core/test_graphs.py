@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import copy
 import threading
-import time
 from dataclasses import replace
 from functools import cache
 
@@ -334,21 +333,25 @@ def test_graphs_have_room_for_as_many_as_is_said() -> None:
 
 def test_other_threads_wait_for_a_capture_or_do_without() -> None:
     seen: list[bool | str] = []
+    looked = threading.Event()
 
     def another(name: str) -> None:
         with unless_capturing() as free:
             seen.append(free)
+        looked.set()
         with apart_from_capture():
             seen.append(name)
 
     with apart_from_capture():
         thread = threading.Thread(target=another, args=("after",))
         thread.start()
-        time.sleep(0.05)
+        assert looked.wait(60)
+        thread.join(0.05)
+        assert thread.is_alive()
         seen.append("captured")
         with unless_capturing() as free:  # the thread that captures may look
             assert free
-    thread.join(5)
+    thread.join(60)
     assert seen == [False, "captured", "after"]
     tensors = {"a": torch.ones(2)}
     assert to_host(tensors)["a"] is tensors["a"]

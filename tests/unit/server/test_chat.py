@@ -12,6 +12,7 @@ import pytest
 from fake_scheduler import SAID, FakeScheduler
 from infinipot.errors import InputError
 from infinipot.server.scheduler.requests import BusyError, ChatRequest, FaultError, Message
+from waiting import comes_true, within_a_minute
 
 from .conftest import Client, calling, data_of
 
@@ -235,7 +236,7 @@ def test_not_ready_and_closing_take_no_work(client: Client, scheduler: FakeSched
 def test_a_client_that_leaves_gives_its_request_up(
     client: Client, scheduler: FakeScheduler, stream: bool
 ) -> None:
-    scheduler.pause = 0.05
+    scheduler.pause = 0.5  # a whole answer takes nine times as long
 
     async def leave() -> None:
         body = json.dumps({"messages": [{"role": "user", "content": "Hi"}], "stream": stream}).encode()
@@ -268,13 +269,12 @@ def test_a_client_that_leaves_gives_its_request_up(
             pass
 
         task = asyncio.ensure_future(client.app(scope, receive, send))
-        await asyncio.sleep(0.15)
-        assert scheduler.running == 1
+        await comes_true(lambda: scheduler.running == 1)
         gone.set()
         await task
-        await asyncio.sleep(0.1)
+        await comes_true(lambda: scheduler.running == 0)
 
-    anyio.run(leave)
+    anyio.run(within_a_minute, leave)
     assert (scheduler.running, scheduler.cancelled) == (0, 1)
 
 

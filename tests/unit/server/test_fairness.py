@@ -26,7 +26,9 @@ from infinipot.server.scheduler.requests import (
     Reading,
     RequestHandle,
 )
+from infinipot.server.scheduler.scheduler import Scheduler
 from infinipot.server.settings import Keys
+from waiting import comes_true
 
 from .test_scheduler import LONG, OPTIONS, Endless, chat, go, read_into_pot, served, serving
 
@@ -39,6 +41,11 @@ def waiting(*tenants: str) -> tuple[FairQueue, list[RequestHandle]]:
     for handle in handles:
         queue.append(handle)
     return queue, handles
+
+
+async def waits(scheduler: Scheduler, queued: int) -> None:
+    """Return once one request is served and so many wait."""
+    await comes_true(lambda: (scheduler.state()["slots_busy"], scheduler.state()["queued"]) == (1, queued))
 
 
 def order(queue: FairQueue, **at_work: int) -> str:
@@ -112,9 +119,9 @@ def test_one_tenant_s_many_do_not_keep_another_waiting(tmp_path: Path) -> None:
         async with serving(tmp_path, slots=1, conversations=0, queue=16) as (scheduler, model):
             model.may.clear()
             many = [asyncio.create_task(one(scheduler, "many")) for _ in range(8)]
-            await asyncio.sleep(0.1)
+            await waits(scheduler, 7)
             few = asyncio.create_task(one(scheduler, "few"))
-            await asyncio.sleep(0.1)
+            await waits(scheduler, 8)
             model.may.set()
             await asyncio.gather(*many, few)
 
@@ -128,26 +135,31 @@ def test_a_tenant_who_fills_the_queue_leaves_room_for_others(tmp_path: Path) -> 
         async with serving(tmp_path, **sizes) as (scheduler, model):
             model.may.clear()
             tasks = [asyncio.create_task(served(scheduler, chat("x", tenant="a"))) for _ in range(4)]
-            await asyncio.sleep(0.2)
+            await waits(scheduler, 3)
             with pytest.raises(BusyError, match="try again"):
                 scheduler.submit(chat("x", tenant="a"))
             tasks.append(asyncio.create_task(served(scheduler, chat("x", tenant="b"))))
-            await asyncio.sleep(0.1)
+            await waits(scheduler, 4)
             model.may.set()
             await asyncio.gather(*tasks)
 
     go(work)
 
 
-def test_uploads_leave_a_slot_to_questions(tmp_path: Path) -> None:
+def test_uploads_leave_a_slot_to_questions(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     async def work() -> None:
         async with serving(tmp_path, slots=2, queue=8) as (scheduler, _):
-            texts = [read_into_pot(tmp_path / f"t{n}", LONG * 20, name=f"p{n}") for n in range(2)]
+            library, may_end = scheduler.library("t"), threading.Event()
+            save = library.save
+            monkeypatch.setattr(library, "save", lambda *given: may_end.wait(60) and save(*given))
+            texts = [read_into_pot(tmp_path / f"t{n}", LONG * 4, name=f"p{n}") for n in range(2)]
             uploads = [asyncio.create_task(served(scheduler, text)) for text in texts]
-            await asyncio.sleep(0.2)
+            await waits(scheduler, 1)
             _, events = await served(scheduler, chat("a question", keep=False))
             assert isinstance(events[-1], Answered)
-            assert not all(upload.done() for upload in uploads)
+            assert not any(upload.done() for upload in uploads)
+            assert not may_end.is_set()
+            may_end.set()
             await asyncio.gather(*uploads)
 
     go(work)
@@ -190,7 +202,7 @@ def test_who_waits_is_told_the_place_and_a_likely_time(tmp_path: Path) -> None:
             assert not [event for event in first.result()[1] if isinstance(event, Queued)]  # a slot was free
             model.may.clear()
             tasks = [asyncio.create_task(served(scheduler, chat("x", keep=False))) for _ in range(4)]
-            await asyncio.sleep(0.3)
+            await waits(scheduler, 3)
             model.may.set()
             found = [(await task)[1] for task in tasks]
         places = [[event.position for event in events if isinstance(event, Queued)] for events in found]

@@ -9,12 +9,14 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 from urllib.parse import urlencode
 
 import anyio
 import httpx
 import pytest
+from starlette.types import Message, Receive
 
 import small_documents as documents
 from fake_scheduler import FakeScheduler
@@ -22,6 +24,7 @@ from infinipot.server.http import limits
 from infinipot.server.http.errors import ApiError
 from infinipot.server.http.limits import Places, check_structure
 from infinipot.server.settings import Settings
+from waiting import comes_true, within_a_minute
 
 from .conftest import Client, calling, made
 
@@ -294,10 +297,11 @@ def test_bodies_share_a_budget(small: Client, monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setattr(limits, "SHARED", 1)
 
     async def several() -> list[httpx.Response]:
-        ready = anyio.Event()
+        taken, ready = anyio.Event(), anyio.Event()
 
         async def slowly() -> AsyncIterator[bytes]:
             yield b" " * 600_000
+            taken.set()  # more is asked for, so this much was counted
             await ready.wait()
             yield json.dumps(chat()["json"]).encode()
 
@@ -308,12 +312,12 @@ def test_bodies_share_a_budget(small: Client, monkeypatch: pytest.MonkeyPatch) -
                 found.append(await caller.post(CHAT, content=slowly(), headers=JSON))
 
             group.start_soon(first)
-            await anyio.sleep(0.05)
+            await taken.wait()
             found.append(await caller.post(CHAT, content=b" " * 600_000, headers=JSON))
             ready.set()
         return found
 
-    second, first = anyio.run(several)
+    second, first = anyio.run(within_a_minute, several)
     assert (first.status_code, second.status_code) == (200, 429)
     assert small.chat().status_code == 200  # and all of it was given back
 
@@ -338,32 +342,58 @@ def test_a_body_that_drips_is_dropped(
     assert list(settings.spool.iterdir()) == []
 
 
-def test_a_body_that_keeps_the_rate_may_take_its_time(settings: Settings, scheduler: FakeScheduler) -> None:
-    """Longer than a window in all, and every window with its share; the last one may be short."""
-    client = Client(made(replace(settings, idle_s=0.2, least_rate=1000), scheduler))
-    body = _dripping(20, b"word " * 20)
-    assert client("POST", "/v1/pots/steady", content=body).status_code == 201
+@pytest.mark.parametrize(("part", "status"), [(b"word " * 20, 201), (b"word ", 408)])
+def test_a_body_that_keeps_the_rate_may_take_its_time(
+    part: bytes, status: int, settings: Settings, scheduler: FakeScheduler, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Longer than a window in all, and every window with its share, by a clock that goes on by the parts."""
+    clock = [0.0]
+    monkeypatch.setattr(limits, "time", SimpleNamespace(monotonic=lambda: clock[0]))
+
+    async def steady() -> AsyncIterator[bytes]:
+        for _ in range(20):
+            clock[0] += 50
+            await anyio.sleep(0)
+            yield part
+
+    client = Client(made(replace(settings, idle_s=200, least_rate=1), scheduler))
+    assert client("POST", "/v1/pots/steady", content=steady()).status_code == status
 
 
-def test_places_of_dropped_uploads_are_free_again(settings: Settings, scheduler: FakeScheduler) -> None:
+def test_places_of_dropped_uploads_are_free_again(
+    settings: Settings, scheduler: FakeScheduler, monkeypatch: pytest.MonkeyPatch
+) -> None:
     app = made(replace(settings, idle_s=0.3, least_rate=100), scheduler)
+    waiting: list[limits.Pace] = []
 
     async def attack() -> tuple[int, int, list[int]]:
         found: list[int] = []
-        async with calling(app) as caller, anyio.create_task_group() as group:
+        late = anyio.Event()
+
+        class Patient(limits.Pace):
+            """Counts no time before somebody else was refused."""
+
+            async def next(self, receive: Receive) -> Message:
+                waiting.append(self)
+                await late.wait()
+                return await super().next(receive)
+
+        monkeypatch.setattr(limits, "Pace", Patient)
+        async with calling(app) as caller:
 
             async def slow(name: int) -> None:
                 found.append((await caller.post(f"/v1/pots/s{name}", content=_dripping(200))).status_code)
 
-            for name in range(settings.max_uploads):
-                group.start_soon(slow, name)
-            await anyio.sleep(0.1)
-            during = await caller.post("/v1/pots/a", content="text")
-            await anyio.sleep(0.8)
+            async with anyio.create_task_group() as group:
+                for name in range(settings.max_uploads):
+                    group.start_soon(slow, name)
+                await comes_true(lambda: len(waiting) == settings.max_uploads)
+                during = await caller.post("/v1/pots/a", content="text")
+                late.set()
             after = await caller.post("/v1/pots/a", content="text")
         return during.status_code, after.status_code, found
 
-    assert anyio.run(attack) == (429, 201, [408] * settings.max_uploads)
+    assert anyio.run(within_a_minute, attack) == (429, 201, [408] * settings.max_uploads)
 
 
 def test_one_tenant_leaves_a_place_for_others() -> None:

@@ -32,6 +32,7 @@ from infinipot.server.scheduler.scheduler import Scheduler
 from infinipot.server.settings import Settings
 from infinipot.store import open_store
 from infinipot.text.tokenizer import Format, Frame
+from waiting import comes_true
 
 from .test_scheduler import CAPACITY, LONG, OPTIONS, Endless, Slow, chat, go, read_into_pot, served, serving
 
@@ -131,21 +132,19 @@ def test_who_waits_for_a_slot_does_not_make_the_scheduler_spin(tmp_path: Path) -
                 step()
 
             scheduler.step = counted  # type: ignore[method-assign]
-            scheduler.background(slow.wait, 20)
+            scheduler.background(slow.wait, 60)
             saving = asyncio.create_task(served(scheduler, read_into_pot(tmp_path / "a", "text")))
-            await asyncio.sleep(0.1)
+            await comes_true(lambda: scheduler.state()["slots_busy"] == 1)
             waiting = asyncio.create_task(served(scheduler, chat("x")))
             leaving = scheduler.submit(chat("y"))
-            await asyncio.sleep(0.1)
+            await comes_true(lambda: scheduler.state()["queued"] == 2)
             before = rounds[0]
             await asyncio.sleep(0.3)
             assert rounds[0] - before < 5
             leaving.cancel()  # who gives up is let go at once, though no slot is free
-            for _ in range(100):
-                await asyncio.sleep(0.01)
-                if scheduler.state()["queued"] == 1:
-                    break
-            assert scheduler.state()["queued"] == 1
+            await comes_true(lambda: scheduler.state()["queued"] == 1)
+            assert not slow.is_set()
+            assert not saving.done()
             slow.set()
             await asyncio.gather(saving, waiting)
 
