@@ -8,6 +8,7 @@ which is mapped into memory. This module does not know where a file came from.
 import hashlib
 from dataclasses import dataclass, replace
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import torch
@@ -72,9 +73,11 @@ def describe(gguf: Path, folder: Path, alias: str) -> None:
     header = read_header(gguf)
     from transformers import AutoConfig, AutoTokenizer, GenerationConfig
 
-    source = {"pretrained_model_name_or_path": str(gguf.parent), "gguf_file": gguf.name}
     remedy = f"is {header.architecture} supported?"
-    with foreign(f"cannot read {alias}", remedy, but=OSError), quiet():
+    # Alone in a folder: transformers would take the tokenizer's files that lie beside it for the GGUF's own.
+    with TemporaryDirectory() as alone, foreign(f"cannot read {alias}", remedy, but=OSError), quiet():
+        (Path(alone) / gguf.name).symlink_to(gguf.resolve())
+        source = {"pretrained_model_name_or_path": alone, "gguf_file": gguf.name}
         with needed_for("a GGUF file", "models"):
             import accelerate  # noqa: F401  skeletons are made by it
         config = AutoConfig.from_pretrained(**source)

@@ -36,6 +36,21 @@ def test_a_file_is_described_once(quantised: Path, home: Path) -> None:
     assert json.loads((folder / Index.FILE).read_text())["architecture"] == "llama"
 
 
+def test_what_lies_beside_a_file_is_not_taken_for_its_own(quantised: Path, tmp_path: Path) -> None:
+    """A pulled model has its description beside it; one of an older make is made anew."""
+    described_alone, again = tmp_path / "alone", tmp_path / "again"
+    for folder in (described_alone, again):
+        folder.mkdir()
+    describe(quantised, described_alone, "tiny")
+    for name in ("tokenizer.json", "tokenizer_config.json", "config.json"):
+        (tmp_path / name).write_text((described_alone / name).read_text())
+    (tmp_path / "tokenizer_config.json").write_text('{"tokenizer_class": "TokenizersBackend"}')
+    describe(quantised, again, "tiny")
+    alone = {file.name: file.read_bytes() for file in described_alone.iterdir() if file.is_file()}
+    assert alone == {file.name: file.read_bytes() for file in again.iterdir() if file.is_file()}
+    assert "chat_template.jinja" in alone
+
+
 def test_a_file_is_described_by_one_at_a_time(quantised: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     asked, begun, whole = [], Barrier(2), gguf.describe
 
