@@ -1,6 +1,5 @@
 """What a long read will take, told once it can be known: after the first forward passes."""
 
-from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
 from infinipot.reading.progress import Progress
@@ -15,19 +14,15 @@ class Estimate:
 
     total: int | None  # characters of the text, where that is known
     before: Progress  # where reading stood
-    taken: int = 0  # characters that went to the tokenizer
     _first: Progress | None = None
     _told: bool = field(default=False)
 
-    def counting(self, pieces: Iterable[str]) -> Iterator[str]:
-        """Pass on the pieces of the text."""
-        for piece in pieces:
-            self.taken += len(piece)
-            yield piece
+    def after(self, step: Progress, characters: int) -> str:
+        """Return the line that tells how long the rest will take, if it is time to say so, else nothing.
 
-    def after(self, step: Progress) -> str:
-        """Return the line that tells how long the rest will take, if it is time to say so, else nothing."""
-        if self._told or not self.total or not self.taken:
+        `characters` are those of the tokens that were read.
+        """
+        if self._told or not self.total or not characters:
             return ""
         first = self._first or self.before
         self._first = self._first or step  # the first pass is slower: memory is made, graphs are captured
@@ -36,9 +31,9 @@ class Estimate:
         if early or spent < SURE or tokens <= 0:
             return ""
         self._told = True
-        known = step.tokens_read - self.before.tokens_read + step.waiting
-        every = known * max(1.0, self.total / self.taken)
-        left = (every - (step.tokens_read - self.before.tokens_read)) * spent / tokens
+        read = step.tokens_read - self.before.tokens_read
+        every = read * max(1.0, self.total / characters)
+        left = (every - read) * spent / tokens
         return f"reading some {rounded(every):,} tokens will take about {span(left)}" if left > LONG else ""
 
 

@@ -21,28 +21,38 @@ if TYPE_CHECKING:
     from infinipot.recipes.recipe import Recipe
 
 BAR, ELAPSED, LEFT, SPIN = "bar", "elapsed", "left", "spin"
+WIDE = 110  # columns that a bar with all beside it takes
 BRIEF: dict[str, Any] = {"transient": True, "speed_estimate_period": 600}  # a bar that goes when it is done
 SILENT = "the model answered nothing: try --format chat, or end the question with the beginning of its answer"
 
 
 def watch_reading(reader: "Reader", text: "Text", label: str = "reading") -> None:
     """Read a text to its end, under a bar where a person is watching; say what a long one will take."""
-    estimate = Estimate(text.total, reader.progress())
-    pieces = estimate.counting(text.pieces)
+    estimate = Estimate(text.total, before := reader.progress())
+    part = TextProgress(reader.tokenizer, reader.archived(text.pieces))
+    steps = reader.reading_tokens(part.tokens())
+    passes = ((step, part.read(step.tokens_read - before.tokens_read)) for step in steps)
     if not sys.stderr.isatty():
-        for step in reader.reading(pieces):
-            tell(estimate.after(step))
+        for step, characters in passes:
+            tell(estimate.after(step, characters))
         return
-    part, before = TextProgress(reader.tokenizer, reader.archived(pieces)), reader.tokens_read
     share = () if text.total is None else ("{task.percentage:>3.0f}%", LEFT, "left ")
     with bars("{task.description}", BAR, *share, "{task.fields[state]}", ELAPSED, **BRIEF) as shown:
         task = shown.add_task(label, total=text.total, state="")
-        for step in reader.reading_tokens(part.tokens()):
-            tell(estimate.after(step))
-            pot = f"pot {step.fill:,}/{step.capacity:,}" if step.capacity else f"cache {step.fill:,}, growing"
-            read = f"{step.tokens_read:,} tokens  {rate(step):,.0f}/s  {step.cycles} cycles"
-            state = f"{read}  {pot}  {gigabytes(peak_memory_bytes(str(reader.model.device)))}"
-            shown.update(task, completed=part.read(step.tokens_read - before), state=state)
+        for step, characters in passes:
+            tell(estimate.after(step, characters))
+            state = _state(step, reader, shown.console.width)
+            shown.update(task, completed=characters, state=state)
+
+
+def _state(step: Progress, reader: "Reader", width: int) -> str:
+    """What stands beside the bar: all there is to say, or as much as a narrow terminal has room for."""
+    pot = f"pot {step.fill:,}/{step.capacity:,}" if step.capacity else f"cache {step.fill:,}, growing"
+    read = f"{step.tokens_read:,} tokens"
+    if width < WIDE:
+        return f"{read}  {pot}"
+    memory = gigabytes(peak_memory_bytes(str(reader.model.device)))
+    return f"{read}  {rate(step):,.0f}/s  {step.cycles} cycles  {pot}  {memory}"
 
 
 @contextmanager
