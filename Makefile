@@ -1,5 +1,5 @@
 # On a machine with only Python 3.11+ and make:
-#   make demo        read a long text in a small pot and answer questions about it
+#   make demo        read chapters of a novel in a small pot and answer questions about them
 #   make test        lint, types, architecture, tests of every module: under ten minutes on two cores
 #   make figures     every number of the documentation, computed again from the raw files
 #   make test-long   what waits, kills or opens: real models, Ray, browsers, pages of the docs, load

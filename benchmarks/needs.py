@@ -12,8 +12,8 @@ import sys
 import tempfile
 from pathlib import Path
 
-from infinipot.cli.demo import logbook
 from infinipot.models.catalog import ALIASES
+from logbook import logbook
 
 ASKED = "What is the pass key of the tower?"
 PLACE = ("--device", "cpu", "--json")

@@ -21,7 +21,6 @@ from typing import Any
 
 import torch
 
-from infinipot.cli.demo import logbook
 from infinipot.engine import Engine, open_engine
 from infinipot.eval.tasks.passkey import first_number, passkey
 from infinipot.reading.reader import Reader
@@ -29,6 +28,7 @@ from infinipot.reading.sampling import Generation
 from infinipot.recipes.recipe import Recipe
 from infinipot.store import LocalStore
 from infinipot.store.match import card_of
+from logbook import logbook
 
 
 def timed(act: Callable[[], Any]) -> tuple[Any, float]:

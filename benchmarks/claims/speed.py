@@ -225,6 +225,26 @@ def _products(says: partial[None]) -> None:
     says("Weights in int8 would save {:.0f} ms.", one["bfloat16"] - one["int8"])
 
 
+def _demo(says: Says) -> None:
+    demo = document("demo.json")
+    cache = demo["pot_bytes"] / GB, demo["full_kv_bytes"] / GB
+    words = "{:,} tokens read | pot {:.2f} GB; the whole cache would be {:.2f} GB"
+    says("docs/how-it-works.md", words, demo["tokens_read"], *cache)
+    recalled, alone, cut, found = (
+        sum(row[name] for row in demo["questions"])
+        for name in ("recall_right", "pot_right", "truncated_right", "found")
+    )
+    words = "{:,} tokens of Moby Dick in a pot of 2,048 | {:.0f} s with other work beside;"
+    says("docs/results.md", words, demo["tokens_read"], demo["seconds"])
+    words = "right with recall {} of {}, from the pot alone {}, truncated {}; the passage was found for {} |"
+    says("docs/results.md", words, recalled, len(demo["questions"]), alone, cut, found)
+    adr = "docs/adr/0015-what-fits-where-a-text-ends.md"
+    settled, fitted = (document(f"{name}.json")["facts"] for name in ("demo-logbook", "demo-fit"))
+    right = [sum(fact["pot_right"] for fact in facts) for facts in (fitted, settled)]
+    says(adr, "it told {} of {} facts fitted", right[0], len(fitted))
+    says(adr, "and {} of {} settled", right[1], len(settled))
+
+
 def _memory(says: Says) -> None:
     short, long = document("memory.json")["rows"]
     peaks = long["peak_memory_bytes"] / GB, short["peak_memory_bytes"] / GB
@@ -234,17 +254,7 @@ def _memory(says: Says) -> None:
         *peaks,
     )
     says("docs/how-it-works.md", "104K tokens against 10K | {:.2f} GB against {:.2f} GB at the peak", *peaks)
-    demo, fitted = document("demo.json"), document("demo-fit.json")
-    cache = demo["pot_bytes"] / GB, demo["full_kv_bytes"] / GB
-    words = "{:,} tokens read | pot {:.2f} GB; the whole cache would be {:.2f} GB"
-    says("docs/how-it-works.md", words, demo["tokens_read"], *cache)
-    right = [sum(fact["pot_right"] for fact in one["facts"]) for one in (demo, fitted)]
-    cut = sum(fact["truncated_right"] for fact in demo["facts"])
-    words = "{:,} tokens in a pot of 2,048 | {:.0f} s; {} of {} facts, truncated {} of {} |"
-    says("docs/results.md", words, demo["tokens_read"], demo["seconds"], right[0], 3, cut, 3)
-    adr = "docs/adr/0015-what-fits-where-a-text-ends.md"
-    says(adr, "it told {} of {} facts fitted", right[1], 3)
-    says(adr, "and {} of {} settled, so the demo does not fit.", right[0], 3)
+    _demo(says)
     rows = [_bench("llama-3-8b-h200", "infinipot", k * K)["reserved_bytes"] / GB for k in (16, 128, 1024)]
     words = "16K to 1M tokens | {:.2f} to {:.2f} GB beyond the weights"
     says("docs/how-it-works.md", words, min(rows), max(rows))

@@ -10,11 +10,11 @@ import torch
 
 import commands
 from infinipot import attach, generate_inputs
-from infinipot.cli.demo import logbook
 from infinipot.engine import Engine, open_engine
 from infinipot.eval.tasks.passkey import first_number, passkey
 from infinipot.reading.sampling import Generation
 from infinipot.recipes.recipe import Recipe
+from logbook import logbook
 
 pytestmark = [pytest.mark.model, pytest.mark.timeout(600)]
 

@@ -1,95 +1,112 @@
-"""`infinipot demo`: a long logbook, a small pot, three questions; beside it, truncation and full KV."""
+"""`infinipot demo`: chapters of a novel, a small pot, six questions; with recall, without, and truncated."""
 
-import random
+import lzma
+from collections.abc import Sequence
 from dataclasses import replace
+from importlib.resources import files
+from itertools import chain
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from infinipot.cli import given as g
 from infinipot.cli.expand import Given, with_options
-from infinipot.cli.screen import draw, gigabytes, note, plain_table, print_json, summary, watch_reading
+from infinipot.cli.screen import draw, gigabytes, note, print_json, sign_of_life, summary, watch_reading
 from infinipot.models.catalog import DEFAULT_MODEL
 from infinipot.models.memory import peak_memory_bytes
-from infinipot.recipes.option import Option
-from infinipot.recipes.options import ANSWER, COMPUTING, JSON, MODEL, SIZES, changed
+from infinipot.recipes.options import COMPUTING, JSON, MODEL, SIZES, changed
+from infinipot.text.files import named
 
 if TYPE_CHECKING:
     from infinipot.reading.reader import Reader
 
-DAYS = Option("days", int, 620, "Length of the logbook; a day is about 52 tokens.", least=10)
-SIZE, SEED = changed((SIZES["capacity"], ANSWER[2]), capacity=2048, seed=0)
+# Herman Melville, Moby-Dick; or, The Whale (1851), chapters 1 to 13: in the public domain.
+BOOK, TITLE = "moby_dick.md.xz", "Moby Dick"
+SIZE = changed((SIZES["capacity"],), capacity=2048)
+SHARE = 8  # a capacity's part that passages take: a very small model loses its way among several
+LONGEST = 24  # tokens of an answer
+WAYS = {"recall": "pot with recall", "pot": "pot alone", "truncated": "truncated"}
 VERDICTS = {True: "[green]✓ {}[/green]", False: "[red]✗ {}[/red]"}
-ROUTINE = (
-    "The lamp was lit at dusk. The wind was light and the sea was calm. All instruments were checked and "
-    "found in order. Two boats passed by and no one came ashore. The lamp was put out at dawn. There is "
-    "nothing else to report."
-)
-SUBJECTS = ("the pass key of the tower", "the number of the spare lamp", "the radio code of the harbour")
-OPENING = "This is the logbook of a lighthouse. Most days are the same, but some entries matter."
+RIGHT = "Right: {} with recall, {} from the pot alone, {} truncated. The passage was found for {}."
 HELD = "The pot holds {}, however long the text; full KV would hold {} for this one, and grow."
-LARGER = """{} has 135 million parameters: it finds facts in repetitive text, not in varied prose.
-For real prose take a larger model (1.1 GB download):
-  infinipot ask --model qwen2.5-coder-1.5b --file book.txt "Who is the captain of the ship?\""""
+LARGER = """
+These questions were chosen so that some succeed: {}, with 135 million parameters, answers few others, \
+and often wrongly with the right passage before it. A larger model (1.1 GB download) answers more:
+  infinipot demo --model qwen2.5-coder-1.5b"""
 
 
-class Fact(NamedTuple):
-    """Something worth remembering, and the question about it."""
-
-    question: str
-    answer: str
-    depth: float
-
-
-class Logbook(NamedTuple):
-    """The text and its facts, in the order they appear."""
+class Question(NamedTuple):
+    """A question about the book, and words that a right answer has in it."""
 
     text: str
-    facts: tuple[Fact, ...]
+    truth: str
 
 
-def logbook(days: int = 1000, seed: int = 0, depths: tuple[float, ...] = (0.05, 0.5, 0.95)) -> Logbook:
-    """Write a logbook of days that are alike but for the facts: varied prose is too hard for small models."""
-    source = random.Random(seed)
-    entries = [ROUTINE] * days
-    facts = []
-    for subject, depth in zip(SUBJECTS, depths, strict=False):
-        answer = str(source.randint(10000, 99999))
-        name = subject[0].upper() + subject[1:]
-        facts.append(Fact(f"What is {subject}? {name} is", answer, depth))
-        entries[int(depth * (days - 1))] += f"\n{name} is {answer}. Remember it. {answer} is {subject}."
-    return Logbook("\n".join((OPENING, *entries)), tuple(facts))
+QUESTIONS = (
+    Question("Which inn has bright red windows?", "Sword-Fish"),
+    Question("Near which isle was John Talbot lost overboard?", "Desolation"),
+    Question("What had Father Mapple been in his youth?", "harpooneer"),
+    Question("Of which general's head did Queequeg's head remind me?", "Washington"),
+    Question("Of which island is Queequeg a native?", "Rokovoko"),
+    Question("What was the name of the packet schooner moored at the wharf?", "Moss"),
+)
 
 
-@with_options(MODEL, SIZE, DAYS, SEED, *COMPUTING, JSON)
+def chapters() -> dict[str, str]:
+    """Return the text of every chapter by its name."""
+    book = lzma.decompress((files("infinipot.cli") / BOOK).read_bytes()).decode()
+    parts = (chapter.partition("\n\n") for chapter in book.split("# ")[1:])
+    return {f"{TITLE}, {name}": text for name, _, text in parts}
+
+
+@with_options(MODEL, *SIZE, *COMPUTING, JSON)
 def demo(*, given: Given) -> None:
-    """Read a logbook of some 30,000 tokens in a pot of 2,048 entries and find the facts in it."""
+    """Read 13 chapters of Moby Dick, some 31,000 tokens, in a pot of 2,048 entries, and ask about them."""
+    (reader, short), book = _readers(given), chapters()
+    total, size = sum(map(len, book.values())), given["capacity"]
+    if not given["json"]:
+        note(f"the first {len(book)} chapters of {TITLE}, {total:,} characters; a pot of {size:,} entries")
+    pieces = chain.from_iterable(named([text], name) for name, text in book.items())
+    watch_reading(reader, g.Text(pieces, total))
+    short.read(book.values())
+    rows = []
+    for question in QUESTIONS:
+        with sign_of_life(question.text):
+            rows.append(_row(question, reader, short))
+        if not given["json"]:
+            _show(rows[-1])
+    if given["json"]:
+        about = {"model": given["model"], "recall": reader.config.recall}
+        print_json({**about, "questions": rows, **_costs(reader)})
+    else:
+        _conclude(rows, reader, given["model"])
+
+
+def _readers(given: Given) -> "tuple[Reader, Reader]":
+    """Return a reader with a pot, and one that truncates."""
     from infinipot.recipes.recipe import Recipe
 
-    # The embedded model is so small that the raw end of a text outweighs the rest: not fitted (ADR 15).
     size = given["capacity"]
-    recipes = (Recipe.named(capacity=size, tail="distil", recall=0), Recipe.named("truncate", capacity=size))
-    book = logbook(given["days"], given["seed"])
-    engine = g.open_engine(given)
-    reader, short = (engine.reader(replace(recipe, format=engine.format)) for recipe in recipes)
-    if not given["json"]:
-        note(f"a logbook of {len(book.text):,} characters; {len(book.facts)} facts hidden in it")
-    watch_reading(reader, g.Text([book.text], len(book.text)))
-    short.read(book.text)
-    rows = [_row(fact, reader, short) for fact in book.facts]
-    costs = _costs(reader)
-    if given["json"]:
-        print_json({"model": given["model"], "facts": rows, **costs})
-    else:
-        _show(rows, costs, reader, given["model"])
+    # A very small model is outweighed by the raw end of a text (ADR 15), and silent unless spoken to.
+    pot = Recipe.named(capacity=size, tail="distil", recall=size // SHARE)
+    cut, engine = Recipe.named("truncate", capacity=size), g.open_engine(given)
+    layout = engine.dialogue_format
+    return engine.reader(replace(pot, format=layout)), engine.reader(replace(cut, format=layout))
 
 
-def _row(fact: Fact, reader: "Reader", short: "Reader") -> dict[str, Any]:
+def _row(question: Question, reader: "Reader", short: "Reader") -> dict[str, Any]:
+    """Ask in every way; an answer is the first line of what is said."""
     from infinipot.reading.sampling import Generation
+    from infinipot.recall.words import terms
 
-    row: dict[str, Any] = {"depth": fact.depth, "question": fact.question, "truth": fact.answer}
-    for name, asked in (("pot", reader), ("truncated", short)):
-        said = asked.ask(fact.question, Generation(12))
-        row |= {name: said, f"{name}_right": said.startswith(fact.answer)}
-    return row
+    wanted = Generation(LONGEST)
+    said = reader.ask(question.text, wanted)
+    alone, cut = reader.ask(question.text, wanted, recall=0), short.ask(question.text, wanted)
+    row: dict[str, Any] = {"question": question.text, "truth": question.truth}
+    for way, answer in zip(WAYS, (said, alone, cut), strict=True):
+        line = answer.split("\n")[0]
+        row |= {way: line, f"{way}_right": question.truth.lower() in line.lower()}
+    words = terms(question.text)
+    passages = [{**one.to_json(), "quote": one.quote(words)} for one in said.passages]
+    return {**row, "found": any(question.truth in one.text for one in said.passages), "passages": passages}
 
 
 def _costs(reader: "Reader") -> dict[str, Any]:
@@ -103,16 +120,24 @@ def _costs(reader: "Reader") -> dict[str, Any]:
     return {**read, "capacity": step.capacity, **held, "peak_memory_bytes": peak}
 
 
-def _show(rows: list[dict[str, Any]], costs: dict[str, Any], reader: "Reader", model: str) -> None:
+def _show(row: dict[str, Any]) -> None:
+    """Draw a question, its answers, and the passages that were read again for the first of them."""
     from rich.markup import escape
+    from rich.table import Table
 
-    size = f"{costs['capacity']:,}"
-    table = plain_table(("AT", "QUESTION", "TRUTH", f"POT OF {size}", f"TRUNCATED TO {size}"))
-    for row in rows:
-        answers = ((VERDICTS[row[f"{which}_right"]], row[which]) for which in ("pot", "truncated"))
-        said = (verdict.format(escape(answer.split("\n")[0][:28])) for verdict, answer in answers)
-        table.add_row(f"{row['depth']:.0%}", row["question"], row["truth"], *said)
-    pot, full = gigabytes(costs["pot_bytes"]), gigabytes(costs["full_kv_bytes"])
-    draw(table, f"\n{summary(reader)}\n{HELD.format(pot, full)}\n")
-    if model == DEFAULT_MODEL:
-        draw(LARGER.format(model), highlight=False)
+    table = Table.grid(padding=(0, 2, 0, 0))
+    for way, name in WAYS.items():
+        table.add_row(f"  {name}", VERDICTS[row[f"{way}_right"]].format(escape(row[way] or "nothing")))
+    for passage in row["passages"]:
+        table.add_row("  [dim]from[/dim]", f"[dim]{escape(passage['place'])}[/dim]")
+        table.add_row("", f"[dim]“{escape(passage['quote'])}”[/dim]")
+    draw(f"\n[bold]{escape(row['question'])}[/bold] ({escape(row['truth'])})", table, highlight=False)
+
+
+def _conclude(rows: Sequence[dict[str, Any]], reader: "Reader", model: str) -> None:
+    """Say how many answers were right, what reading took, and which model to take."""
+    counts = [sum(row[name] for row in rows) for name in (*(f"{way}_right" for way in WAYS), "found")]
+    told, costs = RIGHT.format(*(f"{count} of {len(rows)}" for count in counts)), _costs(reader)
+    held = HELD.format(gigabytes(costs["pot_bytes"]), gigabytes(costs["full_kv_bytes"]))
+    larger = LARGER.format(model) if model == DEFAULT_MODEL else ""
+    draw(f"\n{told}\n{summary(reader)}\n{held}{larger}", highlight=False)
