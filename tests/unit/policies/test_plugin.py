@@ -40,7 +40,7 @@ def run(arguments: list[str], environment: dict[str, str]) -> str:
 def test_it_shows_up_among_the_recipes(installed: dict[str, str]) -> None:
     rows = json.loads(run(["-m", "infinipot.cli.main", "recipes", "--json"], installed))
     (row,) = [row for row in rows if row["name"] == "every-other"]
-    assert row["summary"] == "Keeps every n-th slot first, then the latest of the rest."
+    assert row["summary"] == "Keeps every n-th slot first, then the latest of the rest"
     assert row["bounds"] == "memory"
     assert row["knobs"] == {"stride": 2}
     assert "every-other" in run(["-m", "infinipot.cli.main", "recipes"], installed)
