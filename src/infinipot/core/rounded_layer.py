@@ -156,10 +156,6 @@ class RoundedLayer(PotLayer):
         self.offset.copy_(other.offset)
         super().restore(other)
 
-    def tensors(self) -> list[Tensor]:
-        """Every buffer this layer holds, but for the one it shares."""
-        return [getattr(self, column.name) for column in self.columns]
-
     def state(self) -> State:
         """Return its content: views, as long as they are filled."""
         found = super().state()
