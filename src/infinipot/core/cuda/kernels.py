@@ -4,23 +4,12 @@ Only imported where there is a GPU, or Triton's interpreter in the tests; see `d
 """
 
 from infinipot.core.cuda.attention_kernels import attend_rows, merge, received, serves
-from infinipot.core.cuda.product_kernels import product, round_rows, unpack
+from infinipot.core.cuda.product_kernels import product, product_alone, round_rows, unpack
 from infinipot.core.cuda.rounded_attention_kernels import attend_rounded
 from infinipot.core.cuda.rounded_kernels import append_rounded, keep_rounded, widen
 from infinipot.core.cuda.slot_kernels import append, keep
 
 __all__ = [
-    "append",
-    "append_rounded",
-    "attend_rounded",
-    "attend_rows",
-    "keep",
-    "keep_rounded",
-    "merge",
-    "product",
-    "received",
-    "round_rows",
-    "serves",
-    "unpack",
-    "widen",
-]
+    "append", "append_rounded", "attend_rounded", "attend_rows", "keep", "keep_rounded", "merge", "product",
+    "product_alone", "received", "round_rows", "serves", "unpack", "widen",
+]  # fmt: skip

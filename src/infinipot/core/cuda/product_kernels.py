@@ -16,11 +16,8 @@ LEAST_ROWS = 16  # of a product: what the matrix units take
 COLUMNS = 32  # of the output a program computes
 AT_ONCE = 4  # groups that a program reads at a time
 PROGRAMS = 512  # wanted at least, to keep a large chip busy with reading
-ONE_COLUMNS, ONE_AT_ONCE, ONE_PROGRAMS = (
-    64,
-    2,
-    1024,
-)  # the same for one row, which the matrix units would waste
+ONE_COLUMNS, ONE_AT_ONCE, ONE_PROGRAMS = 64, 2, 1024  # for one row, which the matrix units would waste
+FLOATS_COLUMNS, FLOATS_AT_ONCE, FLOATS_WIDTH = 8, 2, 1024  # for one row and 8-bit floats: numbers in a piece
 BLOCK = 32  # rows a program unpacks
 FP8_LARGEST = tl.constexpr(448.0)  # of float8_e4m3fn
 
@@ -182,6 +179,33 @@ def unpack(data: Tensor, scale: Tensor, least: Tensor | None, group: int, first:
     _unpack[(triton.cdiv(count, BLOCK), width // group)](
         data, scale, scale if least is None else least, out, first, count, data.shape[1], width,
         G=group, FOUR=data.dtype == torch.uint8, LEAST=least is not None, N=BLOCK, num_warps=4,
+    )  # fmt: skip
+    return out
+
+
+@triton.jit
+def _product_alone(x, data, scale, out, rows, width, N: tl.constexpr, U: tl.constexpr, W: tl.constexpr):
+    row = tl.program_id(0) * N + tl.arange(0, N)
+    known = row < rows
+    total = tl.zeros((N, W), tl.float32)
+    for first in range(0, width, W * U):
+        for step in tl.static_range(U):  # independent of each other: all are read before any has arrived
+            at = first + step * W + tl.arange(0, W)
+            here = known[:, None] & (at < width)[None, :]
+            held = tl.load(data + row.to(tl.int64)[:, None] * width + at[None, :], mask=here, other=0)
+            value = tl.load(x + at, mask=at < width, other=0.0).to(tl.float32)
+            total += held.to(tl.float8e4nv, bitcast=True).to(tl.float32) * value[None, :]
+    found = tl.sum(total, 1) * tl.load(scale + row, mask=known, other=0.0)
+    tl.store(out + row, found.to(out.dtype.element_ty), mask=known)
+
+
+def product_alone(x: Tensor, data: Tensor, scale: Tensor) -> Tensor:
+    """x [1, K], as it is, times a weight [N, K] in 8-bit floats, scale [1, N]. Oracle: `Fp8.unpacked`."""
+    rows, width = data.shape
+    out = torch.empty(1, rows, dtype=x.dtype, device=x.device)
+    _product_alone[(triton.cdiv(rows, FLOATS_COLUMNS),)](
+        x.contiguous(), data.view(torch.uint8), scale, out, rows, width,
+        N=FLOATS_COLUMNS, U=FLOATS_AT_ONCE, W=FLOATS_WIDTH, num_warps=4,
     )  # fmt: skip
     return out
 

@@ -1,27 +1,27 @@
 """Weights and activations in 8-bit floats, multiplied by the card's own units (torch's `_scaled_mm`).
 
-A weight has a scale for each row (each output), an activation one for each token. Plain torch is the oracle.
+A weight has a scale for each row (each output), an activation one for each token; a token alone is multiplied
+as it is, by our kernel. Plain torch is the oracle.
 """
 
-from dataclasses import dataclass
+from collections.abc import Sequence
 
 import torch
 from torch import Tensor
 
 from infinipot.core.cuda.dispatch import kernels
+from infinipot.hf.cuda.grouped import SLICE, Grouped
 
 KIND = torch.float8_e4m3fn
 LARGEST = 448.0
 MULTIPLE = 16  # rows and columns of a weight, as the card's units want
 LEAST_CARD = (8, 9)  # compute capability from which on cards multiply them
+FUSED = True  # a compiled layer rounds an input where it computes it; false: by a kernel of its own
+ALONE = True  # our kernel multiplies a token alone; false: torch does
 
 
-@dataclass(frozen=True)
-class Fp8:
-    """A weight [out, in] in 8-bit floats with a scale [1, out]."""
-
-    data: Tensor
-    scale: Tensor
+class Fp8(Grouped):
+    """A weight [out, in] in 8-bit floats with a scale [1, out]; there are no groups."""
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -40,23 +40,32 @@ def rounded_rows(x: Tensor) -> tuple[Tensor, Tensor]:
     return (wide / scale).to(KIND), scale
 
 
-def rounded_weight(weight: Tensor, device: torch.device) -> Fp8:
-    """Round a weight [out, in], some rows at a time."""
-    parts = torch.split(weight, max(1, 16_000_000 // weight.shape[1]))
-    found = [rounded_rows(part.to(device)) for part in parts]
-    return Fp8(torch.cat([data for data, _ in found]), torch.cat([scale for _, scale in found]).view(1, -1))
+def rounded_weight(weights: Sequence[Tensor], device: torch.device) -> Fp8:
+    """Round weights [out, in] of one input, some rows at a time: one below the other."""
+    rows, columns = sum(len(weight) for weight in weights), weights[0].shape[1]
+    made = Fp8(torch.empty(rows, columns, dtype=KIND, device=device), torch.empty(1, rows, device=device))
+    first = 0
+    for part in (part for weight in weights for part in torch.split(weight, max(1, SLICE // columns))):
+        at = slice(first, first := first + len(part))
+        made.data[at], made.scale.T[at] = rounded_rows(part.to(device))
+    return made
 
 
 def product(x: Tensor, data: Tensor, scale: Tensor) -> Tensor:
     """x [n, in] times a weight, in x's type: both in 8-bit floats, sums in float32."""
     fast = kernels(x.device)
+    if fast and ALONE and len(x) == 1:
+        return fast.product_alone(x, data, scale)  # type: ignore[no-any-return]  # loaded by name
     rounded, own = fast.round_rows(x) if fast else rounded_rows(x)
+    return rounded_product(rounded, own, data, scale, x.dtype)
+
+
+def rounded_product(x: Tensor, own: Tensor, data: Tensor, scale: Tensor, dtype: torch.dtype) -> Tensor:
+    """x [n, in] in 8-bit floats, with scales [n, 1], times a weight."""
     if x.device.type != "cuda":
-        return slow_product(rounded, own, data, scale).to(x.dtype)
+        return slow_product(x, own, data, scale).to(dtype)
     # private: torch has no public word yet for products of 8-bit floats with scales
-    return torch._scaled_mm(
-        rounded, data.T, scale_a=own, scale_b=scale, out_dtype=x.dtype, use_fast_accum=True
-    )
+    return torch._scaled_mm(x, data.T, scale_a=own, scale_b=scale, out_dtype=dtype, use_fast_accum=True)
 
 
 def slow_product(x: Tensor, own: Tensor, data: Tensor, scale: Tensor) -> Tensor:

@@ -27,8 +27,8 @@ class Grouped:
 
     data: Tensor
     scale: Tensor
-    least: Tensor | None
-    group: int
+    least: Tensor | None = None
+    group: int = 0
 
     @property
     def bits(self) -> int:

@@ -11,16 +11,8 @@ from torch import Tensor, nn
 
 from infinipot.errors import ModelError
 from infinipot.hf.cuda import fp8
-from infinipot.hf.cuda.fp8 import Fp8
 from infinipot.hf.cuda.grouped import Grouped, fits, grouped
-from infinipot.hf.cuda.modules import (
-    Fp8Linear,
-    GroupedEmbedding,
-    GroupedHead,
-    GroupedJoint,
-    GroupedLinear,
-    Held,
-)
+from infinipot.hf.cuda.modules import Fp8Linear, GroupedEmbedding, GroupedHead, GroupedLinear, Held
 from infinipot.hf.cuda.repack import repacked
 from infinipot.hf.packed.load import Fill, Source
 from infinipot.hf.speed.joint import TOGETHER
@@ -71,30 +63,25 @@ class Filler:
                 if product is not None:
                     setattr(module, name, product)
                     done.add(name)
+            torch.cuda.empty_cache()  # else weights lie in pieces of larger blocks, whose rest nobody uses
 
     def _products(self, names: list[str], biases: list[Tensor | None]) -> list[nn.Module | None]:
         if self.how == "fp8":
-            return [self._eight(name, bias) for name, bias in zip(names, biases, strict=True)]
+            return self._eight([self.source.values(name) for name in names], biases)
         weights = [self._weight(name, BITS[self.how]) for name in names]
         found = [one for one in weights if one is not None]
         if len(found) == len(weights) and len({one.layout for one in found}) == 1:
             held = Held(found)
-            joint = GroupedJoint(held)
-            return [GroupedLinear(held, joint, index, bias) for index, bias in enumerate(biases)]
-        made: list[nn.Module | None] = []
-        for one, bias in zip(weights, biases, strict=True):  # formats differ: each by itself
-            held_alone = None if one is None else Held([one])
-            made.append(
-                None if held_alone is None else GroupedLinear(held_alone, GroupedJoint(held_alone), 0, bias)
-            )
-        return made
+            return [GroupedLinear(held, index, bias) for index, bias in enumerate(biases)]
+        apart = zip(weights, biases, strict=True)  # formats differ: each by itself
+        return [None if one is None else GroupedLinear(Held([one]), 0, bias) for one, bias in apart]
 
-    def _eight(self, name: str, bias: Tensor | None) -> nn.Module | None:
-        values = self.source.values(name)
-        if any(size % fp8.MULTIPLE for size in values.shape):
-            return None
-        rounded: Fp8 = fp8.rounded_weight(values, self.device)
-        return Fp8Linear(rounded, bias)
+    def _eight(self, values: list[Tensor], biases: list[Tensor | None]) -> list[nn.Module | None]:
+        if all(size % fp8.MULTIPLE == 0 for one in values for size in one.shape):
+            held = Held([fp8.rounded_weight(values, self.device)], [len(one) for one in values])
+            return [Fp8Linear(held, index, bias) for index, bias in enumerate(biases)]
+        alone = zip(values, biases, strict=True) if len(values) > 1 else ()
+        return [self._eight([one], [bias])[0] for one, bias in alone] or [None]
 
     def _ends(self, model: Any) -> bool:
         """Put the embedding and the head in 8 bits, which may be one weight; say whether any was."""

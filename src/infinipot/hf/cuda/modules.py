@@ -52,7 +52,7 @@ def _(x: Tensor, *told: Any) -> Tensor:
 
 @torch.library.custom_op("infinipot::eight_bit_floats", mutates_args=())
 def eight_bit_floats(x: Tensor, data: Tensor, scale: Tensor) -> Tensor:
-    """x [n, in] times a weight in 8-bit floats."""
+    """x [n, in] times a weight in 8-bit floats; to the compiler this is one step."""
     return fp8.product(x, data, scale)
 
 
@@ -79,33 +79,39 @@ class Held(nn.Module):
     scale: Tensor
     least: Tensor | None
 
-    def __init__(self, weights: Sequence[Grouped]) -> None:
+    def __init__(self, weights: Sequence[Grouped], sizes: Sequence[int] = ()) -> None:
         super().__init__()
         whole = weights[0] if len(weights) == 1 else joined(list(weights))
-        self.group, self.sizes = whole.group, [one.shape[0] for one in weights]
+        self.group, self.sizes = whole.group, list(sizes) or [one.shape[0] for one in weights]
         self.register_buffer("data", whole.data)
         self.register_buffer("scale", whole.scale)
         self.register_buffer("least", whole.least)
+        self.joint = GroupedJoint(self)
 
     @property
     def weight(self) -> Grouped:
         """The weights as one."""
-        return Grouped(self.data, self.scale, self.least, self.group)
+        return (Grouped if self.group else Fp8)(self.data, self.scale, self.least, self.group)
 
 
 class GroupedJoint(Joint):
     """Outputs of several weights of one input, until all were asked for."""
 
-    def __init__(self, held: Held) -> None:  # not Joint's own: there are no plain modules
+    def __init__(self, held: "Held") -> None:  # not Joint's own: there are no plain modules
         self.held, self.sizes = held, held.sizes
-        self.seen: Tensor | None = None
-        self.parts: tuple[Tensor, ...] = ()
-        self.left = 0
+        self.seen, self.parts, self.left = None, (), 0
 
     def product(self, x: Tensor) -> Tensor:
         """All outputs in one."""
-        held = self.held
-        out: Tensor = few(x.reshape(-1, x.shape[-1]), held.data, held.scale, held.least, held.group)
+        held, flat = self.held, x.reshape(-1, x.shape[-1])
+        if held.group:
+            out: Tensor = few(flat, held.data, held.scale, held.least, held.group)
+        elif not torch.compiler.is_compiling():  # where an operator of its own costs more than it does
+            out = fp8.product(flat, held.data, held.scale)
+        elif fp8.FUSED and len(flat) > 1:
+            out = fp8.rounded_product(*fp8.rounded_rows(flat), held.data, held.scale, x.dtype)
+        else:
+            out = eight_bit_floats(flat, held.data, held.scale)
         return out.view(*x.shape[:-1], -1)
 
 
@@ -114,9 +120,9 @@ class GroupedLinear(nn.Module):
 
     bias: Tensor | None
 
-    def __init__(self, held: Held, joint: GroupedJoint, index: int, bias: Tensor | None) -> None:
+    def __init__(self, held: Held, index: int, bias: Tensor | None) -> None:
         super().__init__()
-        self.held, self.joint, self.index = held, joint, index
+        self.held, self.joint, self.index = held, held.joint, index
         self.first, self.out_features = sum(held.sizes[:index]), held.sizes[index]
         self.in_features = held.weight.shape[1]
         self.register_buffer("bias", bias)
@@ -138,33 +144,16 @@ class GroupedLinear(nn.Module):
         return out if self.bias is None else out + self.bias
 
 
-class Fp8Linear(nn.Module):
+class Fp8Linear(GroupedLinear):
     """Stands for a linear module whose weight and input are multiplied in 8-bit floats."""
 
-    data: Tensor
-    scale: Tensor
-    bias: Tensor | None
-
-    def __init__(self, weight: Fp8, bias: Tensor | None) -> None:
-        super().__init__()
-        self.out_features, self.in_features = weight.shape
-        self.inputs_are_rounded = True
-        self.register_buffer("data", weight.data)
-        self.register_buffer("scale", weight.scale)
-        self.register_buffer("bias", bias)
+    inputs_are_rounded = True
 
     def forward(self, x: Tensor) -> Tensor:
         """As the plain module."""
         if not self.inputs_are_rounded:
             return self.slowly(x).to(x.dtype)
-        flat = x.reshape(-1, x.shape[-1])
-        out: Tensor = eight_bit_floats(flat, self.data, self.scale)
-        out = out.view(*x.shape[:-1], -1)
-        return out if self.bias is None else out + self.bias
-
-    def slowly(self, x: Tensor) -> Tensor:
-        """The same in float32, with the weight as it was rounded: the oracle."""
-        out = F.linear(x.float(), Fp8(self.data, self.scale).unpacked())
+        out = self.joint.output(x, self.index)
         return out if self.bias is None else out + self.bias
 
 
@@ -212,5 +201,5 @@ class GroupedHead(GroupedLinear):
             yield start, unpacked(self.held.weight, start, min(step, rows - start), self.kind)
 
     def __init__(self, held: Held, bias: Tensor | None, kind: torch.dtype) -> None:
-        super().__init__(held, GroupedJoint(held), 0, bias)
+        super().__init__(held, 0, bias)
         self.kind = kind

@@ -77,6 +77,8 @@ def join(decoder: nn.Module) -> int:
             for index, (name, plain) in enumerate(zip(names, found, strict=True)):
                 setattr(module, name, Part(plain, joint, index))  # type: ignore[arg-type]
             joined += 1
+            del found, plain, joint
+            torch.cuda.empty_cache()  # else the next takes a piece of a larger block, whose rest nobody uses
     return joined
 
 

@@ -112,9 +112,17 @@ def test_rows_that_are_unpacked():
 
 def test_8_bit_floats():
     weight, x = torch.randn(48, 64), torch.randn(5, 64)
-    made = fp8.rounded_weight(weight, CPU)
+    made = fp8.rounded_weight([weight[:16], weight[16:]], CPU)
     assert relative(made.unpacked(), weight) < 0.04
     rounded, scale = fp8.rounded_rows(x)
     assert relative(rounded.float() * scale, x) < 0.04
     wanted = (rounded.float() * scale) @ made.unpacked().T
     assert torch.allclose(fp8.product(x, made.data, made.scale), wanted, rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize(("rows", "width"), [(48, 64), (50, 2064), (16, 5136)])
+def test_8_bit_floats_times_a_token_alone(rows: int, width: int):
+    made = fp8.rounded_weight([torch.randn(rows, width, device=DEVICE)], DEVICE)
+    x = torch.randn(1, width, device=DEVICE).half()
+    found = kernels.product_alone(x, made.data, made.scale)
+    assert relative(found, x.double() @ made.unpacked().double().T) < 1e-3
