@@ -35,6 +35,8 @@ PARTS = {  # name: seconds it may take, what it is
     "memory": (200, "memory beyond the weights, 16K to 1M, bf16"),
     "small": (240, "int4 with 8 GB of the card: 1M tokens"),
     "suspects": (240, "what slows a captured cycle, one switch at a time"),
+    "variants": (150, "other ways of doing a cycle, and its time by kernel, bf16"),
+    "variants-fp8": (150, "the same in fp8, and single products"),
     "kernels": (240, "tiles of the products in few bits; attention on pots of 8 bits"),
 }
 

@@ -7,6 +7,7 @@ from typing import Any
 import torch
 
 from infinipot.core.cuda import attention_kernels, kernels, product_kernels, rounded_attention_kernels
+from infinipot.core.cuda.graphs import Graphs
 from infinipot.core.rope import Rotation
 from infinipot.core.rounded_layer import RoundedLayer
 from infinipot.hf.cuda import fp8
@@ -65,6 +66,64 @@ def fp8_ceiling(side: int) -> float:
         )
 
     return 2 * side**3 / 1e9 / _milliseconds(run)
+
+
+FLOAT_TILES = ((4, 2, 1024), (8, 1, 1024), (8, 2, 1024), (8, 4, 512), (16, 2, 512), (4, 1, 2048))
+"""Columns a program computes of one token's product in 8-bit floats, pieces at a time, numbers in a piece."""
+
+
+def eight_bit_floats(tokens: int = 2048) -> dict[str, Any]:
+    """Products of an 8B shape in 8-bit floats: of a token alone by our kernel and torch's, of a chunk's."""
+    found: dict[str, Any] = {}
+    device = torch.device("cuda")
+    names = ("FLOATS_COLUMNS", "FLOATS_AT_ONCE", "FLOATS_WIDTH")
+    before = [getattr(product_kernels, one) for one in names]
+    for name, (rows, columns) in WEIGHTS.items():
+        drawn = [torch.randn(rows, columns, device=device) for _ in range(COPIES)]
+        copies = [fp8.rounded_weight([one], device) for one in drawn]
+        x = torch.randn(1, columns, device=device).bfloat16()
+
+        def alone(x: torch.Tensor = x, copies: list[fp8.Fp8] = copies) -> None:
+            for one in copies:
+                kernels.product_alone(x, one.data, one.scale)
+
+        def by_torch(x: torch.Tensor = x, copies: list[fp8.Fp8] = copies) -> None:
+            for one in copies:
+                fp8.rounded_product(*kernels.round_rows(x), one.data, one.scale, x.dtype)
+
+        size = COPIES * copies[0].data.nbytes / 1e6
+        for tile in FLOAT_TILES:
+            for one, value in zip(names, tile, strict=True):
+                setattr(product_kernels, one, value)
+            found[f"{name} fp8 x1, GB/s, tile {tile}"] = size / _milliseconds(alone)
+        for one, value in zip(names, before, strict=True):
+            setattr(product_kernels, one, value)
+        found[f"{name} fp8 x1 by torch, GB/s"] = size / _milliseconds(by_torch)
+        rounded, own = kernels.round_rows(torch.randn(tokens, columns, device=device).bfloat16())
+        one = copies[0]
+        ms = _milliseconds(
+            lambda a=rounded, b=own, o=one: fp8.rounded_product(a, b, o.data, o.scale, torch.bfloat16)
+        )
+        found[f"{name} fp8 x{tokens}, TFLOP/s"] = 2 * tokens * rows * columns / 1e9 / ms
+        wide = torch.randn(tokens, columns, device=device).bfloat16()
+        found[f"{columns} numbers of {tokens} tokens rounded, us"] = 1000 * _milliseconds(
+            lambda x=wide: kernels.round_rows(x)
+        )
+    return found
+
+
+def with_arena(size: int) -> tuple[Any, str, Any]:
+    """A patch: a pot's graphs begin with one block, which is cut into tensors of all sizes."""
+    plain = Graphs.capture_graph
+
+    def capture_graph(self: Graphs, compute: Any) -> Any:
+        def begun() -> Any:
+            torch.empty(size, dtype=torch.uint8, device="cuda")  # freed at once: the pool keeps it
+            return compute()
+
+        return plain(self, compute if self.pot is None or self.captured else begun)
+
+    return Graphs, "capture_graph", capture_graph
 
 
 def _drawn(rows: int, columns: int, bits: int, device: torch.device) -> Grouped:

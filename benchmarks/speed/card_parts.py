@@ -7,7 +7,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +17,7 @@ from infinipot.bench.plan import Plan
 from infinipot.bench.subject import Subject, open_subject
 from infinipot.bench.systems import Pots
 from infinipot.reading.answer import answer_all
+from infinipot.reading.decode import GRAPHS
 from infinipot.reading.sampling import Generation
 from infinipot.recipes.recipe import Recipe
 from speed import card_kernels
@@ -50,7 +51,7 @@ def run(part: str, shape: str, device: str, length: int, longest: int) -> Found:
     name, _, kind = part.partition("-")
     if name == "documents":
         return documents(setting, int(kind or 16))
-    return PARTS[name](setting, *((kind or "full",) if name in ("read", "decode") else ()))
+    return PARTS[name](setting, *((kind or "full",) if name in ("read", "decode", "variants") else ()))
 
 
 def _timed(subject: Subject, recipe: Recipe, length: int, new_tokens: int = 64) -> Found:
@@ -209,6 +210,102 @@ def suspects(setting: Setting) -> Found:
     return found
 
 
+def variants(setting: Setting, weights: str) -> Found:
+    """The same text, each time with one thing done in another way; and where a cycle's time goes.
+
+    Every variant is told as soon as it is known: the log has those of a run that was ended.
+    """
+    from infinipot.core import scores
+    from infinipot.hf.cuda import fp8, load
+    from infinipot.hf.speed import joint
+
+    found: Found = {}
+    length, recipe, card = setting.length // 4, setting.recipe(), setting.device == "cuda"
+
+    def timed(name: str, subject: Subject, *patches: Any) -> None:
+        try:
+            with ExitStack() as stack:
+                for patch in patches:
+                    stack.enter_context(_patched(*patch))
+                torch.compiler.reset()  # layers are compiled anew: a switch is a constant to the compiler
+                GRAPHS.clear()
+                told = _timed(subject, recipe, length, 48)
+            for what in ("reading_s", "first_token_s", "decode_ms", "reserved_gb", "allocated_gb", "engine"):
+                if what in told:
+                    found[f"{what}: {name}"] = told[what]
+                    print(f"{what}: {name}: {told[what]}", flush=True)
+        except Exception as error:  # a variant that cannot run stops no other
+            found[f"failed: {name}"] = f"{type(error).__name__}: {error}"[:200]
+            print(found[f"failed: {name}"], flush=True)
+
+    subject = setting.subject(weights)
+    if card:
+        found["weights in pieces of larger blocks, GB"] = _in_pieces(subject)
+    timed("as it is", subject)
+    if card:
+        found |= _by_kernel(subject, recipe)
+        if weights == "full":
+            found["weights in pieces of larger blocks, joined, GB"] = _in_pieces(subject)
+    graphs = card_kernels.with_arena(256 * 2**20)
+    timed("graphs begin with a block of 256 MB", subject, graphs)
+    timed("256 tokens' logits at once", subject, (scores, "DEVICE_LOGITS", 256 * subject.vocabulary))
+    timed("1,024 tokens' logits at once", subject, (scores, "DEVICE_LOGITS", 1024 * subject.vocabulary))
+    if weights == "full":
+        timed("514 tokens' logits at once", subject, (scores, "TILE", 1))
+        timed("joint products for many tokens", subject, (joint, "FEW", 2**30))
+        small = (scores, "DEVICE_LOGITS", 384 * subject.vocabulary)
+        timed("joint products, block of 256 MB, 384 logits", subject, (joint, "FEW", 2**30), graphs, small)
+    else:
+        timed("inputs are rounded by a kernel of their own", subject, (fp8, "FUSED", False))
+        found |= card_kernels.eight_bit_floats() if card else {}
+    if weights == "fp8":
+        del subject
+        plain = load.Filler._children
+        every = (load.Filler, "_children", lambda self, module, prefix, _: plain(self, module, prefix, None))
+        with _patched(*every):
+            subject = setting.subject(weights)
+        timed("the head in 8-bit floats too", subject)
+    timed("as it is, again", subject)
+    return found
+
+
+def _in_pieces(subject: Subject) -> float:
+    """Memory that torch holds beyond what is alive, though all that can be given back was: in GB."""
+    GRAPHS.clear()
+    subject.sweep()
+    return (torch.cuda.memory_reserved() - torch.cuda.memory_allocated()) / GB
+
+
+def _by_kernel(subject: Subject, recipe: Recipe, cycles: int = 8, most: int = 30) -> Found:
+    """Milliseconds of a cycle, and launches, by kernel: the costliest first."""
+    from torch.profiler import ProfilerActivity, profile
+
+    reader = subject.reader(recipe)
+    chunk = reader.config.chunk(len(reader.session.catalyst))
+    session, ids = reader.session, subject.text(chunk)
+
+    def cycle() -> None:
+        session.write(ids, distil=True)
+
+    session.write(ids, distil=False)
+    for _ in range(4):  # seen, captured, replayed
+        cycle()
+    subject.synchronize()
+    try:
+        with profile(activities=[ProfilerActivity.CUDA]) as seen:
+            for _ in range(cycles):
+                cycle()
+            subject.synchronize()
+        spent = [(one.self_device_time_total, one.count, one.key) for one in seen.key_averages()]
+    except Exception as error:  # a card whose counters nobody may read
+        return {"by kernel": f"{type(error).__name__}: {error}"[:200]}
+    told = {}
+    for rank, (us, count, name) in enumerate(sorted(spent, reverse=True)[:most]):
+        told[f"{rank:02} ms a cycle: {name[:90]}"] = f"{us / 1000 / cycles:.3f} in {count / cycles:g}"
+        print(name[:200], us / 1000 / cycles, count / cycles, flush=True)
+    return {"ms a cycle, all kernels": sum(us for us, _, _ in spent) / 1000 / cycles, **told}
+
+
 def kernels(setting: Setting) -> Found:
     """Single kernels, with other tiles too."""
     return card_kernels.times(torch.device(setting.device)) if setting.device == "cuda" else {}
@@ -223,5 +320,6 @@ PARTS: dict[str, Callable[..., Found]] = {
     "memory": memory,
     "small": small,
     "suspects": suspects,
+    "variants": variants,
     "kernels": kernels,
 }

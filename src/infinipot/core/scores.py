@@ -15,6 +15,7 @@ from infinipot.core.cuda.dispatch import fused
 QUERY_BLOCK = 64
 VOCAB_LOGITS = 25_000_000  # logits that exist at once: 100 MB in float32, whatever the vocabulary
 DEVICE_LOGITS = 66_000_000  # the same on an accelerator, where they stay in their own type
+TILE = 128  # tokens an accelerator multiplies at once: 514 would cost as much as 640
 
 
 def received(
@@ -85,6 +86,7 @@ def novelty(
     flat, wanted = hidden.flatten(0, 1), targets.flatten().to(hidden.device)
     whole = hidden.device.type == "cuda"  # one kernel consumes them: no float32 copy
     rows = max(1, (most or (DEVICE_LOGITS if whole else VOCAB_LOGITS)) // vocabulary)
+    rows -= rows % TILE if whole and rows > TILE else 0
     found = torch.empty(wanted.shape, dtype=torch.float32, device=hidden.device)
     for start in range(0, flat.shape[0], rows):
         logits = head(flat[start : start + rows])

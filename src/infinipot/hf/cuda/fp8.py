@@ -17,7 +17,6 @@ LARGEST = 448.0
 MULTIPLE = 16  # rows and columns of a weight, as the card's units want
 LEAST_CARD = (8, 9)  # compute capability from which on cards multiply them
 FUSED = True  # a compiled layer rounds an input where it computes it; false: by a kernel of its own
-ALONE = True  # our kernel multiplies a token alone; false: torch does
 
 
 class Fp8(Grouped):
@@ -52,9 +51,9 @@ def rounded_weight(weights: Sequence[Tensor], device: torch.device) -> Fp8:
 
 
 def product(x: Tensor, data: Tensor, scale: Tensor) -> Tensor:
-    """x [n, in] times a weight, in x's type: both in 8-bit floats, sums in float32."""
+    """x [n, in] times a weight, in x's type: both in 8-bit floats (one row of x as it is), sums in float32."""
     fast = kernels(x.device)
-    if fast and ALONE and len(x) == 1:
+    if fast and len(x) == 1:
         return fast.product_alone(x, data, scale)  # type: ignore[no-any-return]  # loaded by name
     rounded, own = fast.round_rows(x) if fast else rounded_rows(x)
     return rounded_product(rounded, own, data, scale, x.dtype)
