@@ -68,15 +68,19 @@ def fp8_ceiling(side: int) -> float:
     return 2 * side**3 / 1e9 / _milliseconds(run)
 
 
-FLOAT_TILES = ((4, 2, 1024), (8, 1, 1024), (8, 2, 1024), (8, 4, 512), (16, 2, 512), (4, 1, 2048))
-"""Columns a program computes of one token's product in 8-bit floats, pieces at a time, numbers in a piece."""
+FLOAT_TILES = (
+    (8, 2, 1024, False), (8, 2, 1024, True), (8, 1, 1024, False), (8, 1, 1024, True), (4, 2, 1024, False),
+    (4, 2, 1024, True), (16, 2, 512, False), (16, 1, 512, True), (8, 4, 512, False),
+)  # fmt: skip
+"""Columns a program computes of one token's product in 8-bit floats, pieces at a time, numbers in one, and
+whether the token is read anew for every column."""
 
 
 def eight_bit_floats(tokens: int = 2048) -> dict[str, Any]:
     """Products of an 8B shape in 8-bit floats: of a token alone by our kernel and torch's, of a chunk's."""
     found: dict[str, Any] = {}
     device = torch.device("cuda")
-    names = ("FLOATS_COLUMNS", "FLOATS_AT_ONCE", "FLOATS_WIDTH")
+    names = ("FLOATS_COLUMNS", "FLOATS_AT_ONCE", "FLOATS_WIDTH", "FLOATS_SPREAD")
     before = [getattr(product_kernels, one) for one in names]
     for name, (rows, columns) in WEIGHTS.items():
         drawn = [torch.randn(rows, columns, device=device) for _ in range(COPIES)]

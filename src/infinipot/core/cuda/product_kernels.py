@@ -18,6 +18,7 @@ AT_ONCE = 4  # groups that a program reads at a time
 PROGRAMS = 512  # wanted at least, to keep a large chip busy with reading
 ONE_COLUMNS, ONE_AT_ONCE, ONE_PROGRAMS = 64, 2, 1024  # for one row, which the matrix units would waste
 FLOATS_COLUMNS, FLOATS_AT_ONCE, FLOATS_WIDTH = 8, 2, 1024  # for one row and 8-bit floats: numbers in a piece
+FLOATS_SPREAD = False  # x is read once for every column, not passed from thread to thread
 BLOCK = 32  # rows a program unpacks
 FP8_LARGEST = tl.constexpr(448.0)  # of float8_e4m3fn
 
@@ -121,9 +122,8 @@ def product(x: Tensor, data: Tensor, scale: Tensor, least: Tensor | None, group:
     rows, width = x.shape
     columns, four = data.shape[1], data.dtype == torch.uint8
     alone = rows == 1 and four and x.data_ptr() % 8 == 0
-    own, at_once, programs = (
-        (ONE_COLUMNS, ONE_AT_ONCE, ONE_PROGRAMS) if alone else (COLUMNS, AT_ONCE, PROGRAMS)
-    )
+    many, one = (COLUMNS, AT_ONCE, PROGRAMS), (ONE_COLUMNS, ONE_AT_ONCE, ONE_PROGRAMS)
+    own, at_once, programs = one if alone else many
     blocks = triton.cdiv(columns, own)
     splits = max(1, min(16, programs // blocks, width // group // at_once))
     out = torch.empty(rows, columns, dtype=x.dtype, device=x.device)
@@ -131,10 +131,8 @@ def product(x: Tensor, data: Tensor, scale: Tensor, least: Tensor | None, group:
     x, ends = x.contiguous(), scale if least is None else least
     kinds = {"G": group, "LEAST": least is not None, "N": own, "U": at_once, "num_warps": 4}
     if alone:
-        fours, words, kind = x.view(torch.int64), data.view(torch.int32), HALF[x.dtype]
-        _one_row[(blocks, splits)](
-            fours, words, scale, ends, parts, columns, width, splits, KIND=kind, **kinds
-        )
+        read = x.view(torch.int64), data.view(torch.int32), scale, ends
+        _one_row[(blocks, splits)](*read, parts, columns, width, splits, KIND=HALF[x.dtype], **kinds)
     else:
         _product[(blocks, splits)](
             x, data, scale, ends, parts, rows, columns, width, splits,
@@ -184,7 +182,9 @@ def unpack(data: Tensor, scale: Tensor, least: Tensor | None, group: int, first:
 
 
 @triton.jit
-def _product_alone(x, data, scale, out, rows, width, N: tl.constexpr, U: tl.constexpr, W: tl.constexpr):
+def _product_alone(
+    x, data, scale, out, rows, width, N: tl.constexpr, U: tl.constexpr, W: tl.constexpr, SPREAD: tl.constexpr
+):
     row = tl.program_id(0) * N + tl.arange(0, N)
     known = row < rows
     total = tl.zeros((N, W), tl.float32)
@@ -193,8 +193,9 @@ def _product_alone(x, data, scale, out, rows, width, N: tl.constexpr, U: tl.cons
             at = first + step * W + tl.arange(0, W)
             here = known[:, None] & (at < width)[None, :]
             held = tl.load(data + row.to(tl.int64)[:, None] * width + at[None, :], mask=here, other=0)
-            value = tl.load(x + at, mask=at < width, other=0.0).to(tl.float32)
-            total += held.to(tl.float8e4nv, bitcast=True).to(tl.float32) * value[None, :]
+            from_x = at[None, :] + 0 * row[:, None] if SPREAD else at
+            value = tl.load(x + from_x, mask=from_x < width, other=0.0).to(tl.float32)
+            total += held.to(tl.float8e4nv, bitcast=True).to(tl.float32) * value
     found = tl.sum(total, 1) * tl.load(scale + row, mask=known, other=0.0)
     tl.store(out + row, found.to(out.dtype.element_ty), mask=known)
 
@@ -205,7 +206,7 @@ def product_alone(x: Tensor, data: Tensor, scale: Tensor) -> Tensor:
     out = torch.empty(1, rows, dtype=x.dtype, device=x.device)
     _product_alone[(triton.cdiv(rows, FLOATS_COLUMNS),)](
         x.contiguous(), data.view(torch.uint8), scale, out, rows, width,
-        N=FLOATS_COLUMNS, U=FLOATS_AT_ONCE, W=FLOATS_WIDTH, num_warps=4,
+        N=FLOATS_COLUMNS, U=FLOATS_AT_ONCE, W=FLOATS_WIDTH, SPREAD=FLOATS_SPREAD, num_warps=4,
     )  # fmt: skip
     return out
 

@@ -51,7 +51,7 @@ def rounded_weight(weights: Sequence[Tensor], device: torch.device) -> Fp8:
 
 
 def product(x: Tensor, data: Tensor, scale: Tensor) -> Tensor:
-    """x [n, in] times a weight, in x's type: both in 8-bit floats (one row of x as it is), sums in float32."""
+    """x [n, in] times a weight, in x's type: both in 8-bit floats (one row of x as it is)."""
     fast = kernels(x.device)
     if fast and len(x) == 1:
         return fast.product_alone(x, data, scale)  # type: ignore[no-any-return]  # loaded by name

@@ -120,8 +120,14 @@ def test_8_bit_floats():
     assert torch.allclose(fp8.product(x, made.data, made.scale), wanted, rtol=1e-4, atol=1e-4)
 
 
+@pytest.mark.parametrize("spread", [False, True])
 @pytest.mark.parametrize(("rows", "width"), [(48, 64), (50, 2064), (16, 5136)])
-def test_8_bit_floats_times_a_token_alone(rows: int, width: int):
+def test_8_bit_floats_times_a_token_alone(
+    rows: int, width: int, spread: bool, monkeypatch: pytest.MonkeyPatch
+):
+    from infinipot.core.cuda import product_kernels
+
+    monkeypatch.setattr(product_kernels, "FLOATS_SPREAD", spread)
     made = fp8.rounded_weight([torch.randn(rows, width, device=DEVICE)], DEVICE)
     x = torch.randn(1, width, device=DEVICE).half()
     found = kernels.product_alone(x, made.data, made.scale)
