@@ -11,13 +11,14 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import closing, contextmanager
 from copy import copy
 from pathlib import Path
-from typing import Self
+from typing import Any, Self
 
 from infinipot.errors import StoreError
 from infinipot.recall.database import FORMAT, MARK, PASSAGE, SOUND, TABLES, Database, check_make
 from infinipot.recall.passages import Cutter, Passage
 
 _TOGETHER = 256  # passages written at once
+_SLICE = 65536  # characters taken down before they are passed on: the model reads them meanwhile
 
 
 class Archive:
@@ -48,6 +49,7 @@ class Archive:
         """Pass on the pieces of a text; what has passed is archived.
 
         A piece that knows its own `source`, as a file's first piece does, begins a source of that name.
+        A long piece is passed on slice by slice.
         """
         writer = _Writer(self, source, turn)
         try:
@@ -55,8 +57,9 @@ class Archive:
                 if (named := getattr(piece, "source", None)) is not None:
                     writer.end()
                     writer = _Writer(self, named, turn)
-                writer.push(piece)
-                yield piece
+                for at in range(0, len(piece), _SLICE):
+                    writer.push(part := piece[at : at + _SLICE])
+                    yield part
         finally:
             writer.end()
 
@@ -78,7 +81,7 @@ class Archive:
             "SELECT p.text FROM sources s JOIN passages p ON p.source = s.id AND p.start = 0 "
             "WHERE s.turn IS NOT NULL AND p.id <= ? ORDER BY p.id DESC LIMIT ?"
         )
-        return [row[0] for row in self._database.run(command, self.last, most)][::-1]
+        return [row[0] for row in self._rows(command, self.last, most)][::-1]
 
     def note_tokens(self, first: int, count: int) -> None:
         """Note which tokens the last reading was, so that its passages know about where they stand."""
@@ -134,6 +137,15 @@ class Archive:
             yield
         except (sqlite3.Error, UnicodeError) as error:
             self.problem = f"the archive could not be written ({error})"
+            self._leave_unreadable()
+
+    def _leave_unreadable(self) -> None:
+        """Forget a database that SQLite gave up: it had begun to move to a full disk and cannot go back."""
+        try:
+            if self._database is not None:
+                self._database.run("SELECT count(*) FROM passages")
+        except sqlite3.Error:
+            self._database, self.last = None, 0
 
     def _opened(self) -> Database:
         if self._database is not None:
@@ -161,7 +173,7 @@ class Archive:
             return []
         wanted = " OR ".join(f'"{term}"' for term in terms)
         command = "SELECT rowid FROM words WHERE words MATCH ? AND rowid <= ? ORDER BY rank LIMIT ?"
-        return [row[0] for row in self._database.run(command, wanted, self.last, most)]
+        return [row[0] for row in self._rows(command, wanted, self.last, most)]
 
     def count(self, term: str, number: int | None = None) -> int:
         """Return how many passages have a word: of all, or of the one with that number."""
@@ -169,20 +181,26 @@ class Archive:
             return 0
         first, last = (1, self.last) if number is None else (number, number)
         command = "SELECT count(*) FROM words WHERE words MATCH ? AND rowid BETWEEN ? AND ?"
-        return int(self._database.run(command, f'"{term}"', first, last)[0][0])
+        return int(self._rows(command, f'"{term}"', first, last)[0][0])
 
     def passages(self, numbers: Iterable[int]) -> Iterator[Passage]:
         """Yield passages by their numbers, in the order given."""
-        database = self._database
-        if database is None:
+        if self._database is None:
             return
         for number in numbers:
-            found, source, turn, start, token, text = database.run(PASSAGE, number)[0]
+            found, source, turn, start, token, text = self._rows(PASSAGE, number)[0]
             yield Passage(found, source, turn, start, start + len(text), token, text)
 
     def texts(self) -> Iterator[str]:
         """Return everything that was read, passage by passage."""
         return (passage.text for passage in self.passages(range(1, self.last + 1)))
+
+    def _rows(self, command: str, *values: str | int) -> list[tuple[Any, ...]]:
+        assert self._database is not None
+        try:
+            return self._database.run(command, *values)
+        except sqlite3.Error as error:
+            raise StoreError(f"the archive could not be read ({error})", remedy="use `recall` 0") from error
 
     # Keeping ---------------------------------------------------------------------
 

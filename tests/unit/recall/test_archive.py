@@ -50,6 +50,17 @@ def test_pieces_pass_unchanged_and_a_named_piece_begins_a_source() -> None:
     ]
 
 
+def test_a_long_piece_is_taken_down_slice_by_slice_so_that_reading_begins_at_once() -> None:
+    text, archive = "".join(f"Sentence {number}. " for number in range(20_000)), Archive()
+    reading: Iterator[str] = archive.taking([text], "one.txt")
+    first = next(reading)
+    assert len(first) < len(text) / 3
+    assert archive.last * 400 < len(text) / 2  # no more than that slice was taken down
+    assert first + "".join(reading) == text
+    assert "".join(archive.texts()) == text
+    assert {passage.source for passage in archive.passages([1, archive.last])} == {"one.txt"}
+
+
 def test_a_reading_that_ends_early_leaves_what_had_passed() -> None:
     archive = Archive()
     reading: Iterator[str] = archive.taking(["one ", "two "])
