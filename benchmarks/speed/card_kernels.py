@@ -69,8 +69,8 @@ def fp8_ceiling(side: int) -> float:
 
 
 FLOAT_TILES = (
-    (8, 2, 1024, False), (8, 2, 1024, True), (8, 1, 1024, False), (8, 1, 1024, True), (4, 2, 1024, False),
-    (4, 2, 1024, True), (16, 2, 512, False), (16, 1, 512, True), (8, 4, 512, False),
+    (4, 2, 1024, True), (4, 2, 1024, False), (4, 4, 1024, True), (4, 1, 1024, True), (8, 2, 1024, True),
+    (8, 2, 1024, False), (8, 2, 512, True), (8, 4, 512, False), (2, 2, 2048, True),
 )  # fmt: skip
 """Columns a program computes of one token's product in 8-bit floats, pieces at a time, numbers in one, and
 whether the token is read anew for every column."""

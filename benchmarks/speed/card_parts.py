@@ -215,6 +215,9 @@ def variants(setting: Setting, weights: str) -> Found:
 
     Every variant is told as soon as it is known: the log has those of a run that was ended.
     """
+    from torch._dynamo import config as dynamo
+    from torch._inductor import config as inductor
+
     from infinipot.core import scores
     from infinipot.hf.cuda import fp8, load
     from infinipot.hf.speed import joint
@@ -248,16 +251,20 @@ def variants(setting: Setting, weights: str) -> Found:
             found["weights in pieces of larger blocks, joined, GB"] = _in_pieces(subject)
     graphs = card_kernels.with_arena(256 * 2**20)
     timed("graphs begin with a block of 256 MB", subject, graphs)
-    timed("256 tokens' logits at once", subject, (scores, "DEVICE_LOGITS", 256 * subject.vocabulary))
-    timed("1,024 tokens' logits at once", subject, (scores, "DEVICE_LOGITS", 1024 * subject.vocabulary))
+    for rows in (256, 512):
+        some = (scores, "DEVICE_LOGITS", rows * subject.vocabulary)
+        timed(f"{rows} tokens' logits at once", subject, some)
     if weights == "full":
-        timed("514 tokens' logits at once", subject, (scores, "TILE", 1))
+        some = (scores, "DEVICE_LOGITS", 514 * subject.vocabulary)
+        timed("514 tokens' logits at once, in no tiles", subject, some, (scores, "TILE", 1))
         timed("joint products for many tokens", subject, (joint, "FEW", 2**30))
-        small = (scores, "DEVICE_LOGITS", 384 * subject.vocabulary)
-        timed("joint products, block of 256 MB, 384 logits", subject, (joint, "FEW", 2**30), graphs, small)
+        timed("joint products, and a block of 256 MB", subject, (joint, "FEW", 2**30), graphs)
+        timed("kernels are tuned by the compiler", subject, (inductor, "coordinate_descent_tuning", True))
     else:
         timed("inputs are rounded by a kernel of their own", subject, (fp8, "FUSED", False))
         found |= card_kernels.eight_bit_floats() if card else {}
+        if hasattr(dynamo, "nested_graph_breaks"):
+            timed("norms compiled with what follows", subject, (dynamo, "nested_graph_breaks", True))
     if weights == "fp8":
         del subject
         plain = load.Filler._children

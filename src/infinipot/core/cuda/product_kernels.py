@@ -17,8 +17,8 @@ COLUMNS = 32  # of the output a program computes
 AT_ONCE = 4  # groups that a program reads at a time
 PROGRAMS = 512  # wanted at least, to keep a large chip busy with reading
 ONE_COLUMNS, ONE_AT_ONCE, ONE_PROGRAMS = 64, 2, 1024  # for one row, which the matrix units would waste
-FLOATS_COLUMNS, FLOATS_AT_ONCE, FLOATS_WIDTH = 8, 2, 1024  # for one row and 8-bit floats: numbers in a piece
-FLOATS_SPREAD = False  # x is read once for every column, not passed from thread to thread
+FLOATS_COLUMNS, FLOATS_AT_ONCE, FLOATS_WIDTH = 4, 2, 1024  # for one row and 8-bit floats: numbers in a piece
+FLOATS_SPREAD = True  # x is read once for every column: threads wait for none of the others
 BLOCK = 32  # rows a program unpacks
 FP8_LARGEST = tl.constexpr(448.0)  # of float8_e4m3fn
 
