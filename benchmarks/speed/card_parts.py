@@ -265,6 +265,7 @@ def variants(setting: Setting, weights: str) -> Found:
         found |= card_kernels.eight_bit_floats() if card else {}
         if hasattr(dynamo, "nested_graph_breaks"):
             timed("norms compiled with what follows", subject, (dynamo, "nested_graph_breaks", True))
+    timed("as it is, again", subject)
     if weights == "fp8":
         del subject
         plain = load.Filler._children
@@ -272,7 +273,6 @@ def variants(setting: Setting, weights: str) -> Found:
         with _patched(*every):
             subject = setting.subject(weights)
         timed("the head in 8-bit floats too", subject)
-    timed("as it is, again", subject)
     return found
 
 
