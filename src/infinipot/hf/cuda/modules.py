@@ -129,7 +129,7 @@ class GroupedLinear(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """As the plain module; for few tokens its siblings' outputs are computed on the way."""
-        if x.numel() // x.shape[-1] <= FEW:
+        if x.numel() // x.shape[-1] <= FEW or not self.held.group:
             out = self.joint.output(x, self.index)
         else:
             held, flat = self.held, x.reshape(-1, x.shape[-1])
@@ -151,10 +151,7 @@ class Fp8Linear(GroupedLinear):
 
     def forward(self, x: Tensor) -> Tensor:
         """As the plain module."""
-        if not self.inputs_are_rounded:
-            return self.slowly(x).to(x.dtype)
-        out = self.joint.output(x, self.index)
-        return out if self.bias is None else out + self.bias
+        return super().forward(x) if self.inputs_are_rounded else self.slowly(x).to(x.dtype)
 
 
 @contextmanager
