@@ -23,9 +23,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import psutil
 import torch
 
 from infinipot import Generation, Recipe
+from infinipot.core.config import ALL as ALL_AGAIN
 from infinipot.engine import Engine, open_engine
 from infinipot.errors import InfiniPotError
 from infinipot.eval.evaluate import Evaluation, Workers, evaluate
@@ -133,7 +135,8 @@ def parts(args: argparse.Namespace) -> list[Part]:
         *(Part(f"longbench-{way}", *longbench, cell, "report", **long) for way, cell in cells.items()),
         Part("longbench-known", *longbench, known, "report", **long),
         Part("longbench-2k", *longbench, more, "report", **long),
-        Part("locomo", *locomo, (*every, *more, *full), "report", 24),
+        *(Part(f"locomo-{way}", *locomo, cell, "report", 48) for way, cell in cells.items()),
+        Part("locomo-full", *locomo, full, "report", 48),
         Part("facts-16k", "facts", {**facts, "lengths": "16k", "texts": 5}, every),
         Part("facts-128k", "facts", {**facts, "lengths": "128k", **many}, every),
         Part("facts-1m", "facts", {**facts, "lengths": "1m", **many}, every),
@@ -186,9 +189,6 @@ def seconds(engine: Engine, args: argparse.Namespace) -> dict[str, Any]:
             archived.ask(one.query, Generation(16), recall)
             took[name].append(time.perf_counter() - started)
     memory["asked"] = used()
-    with tempfile.TemporaryDirectory() as folder:
-        archived.archive.save(Path(folder) / "a")  # type: ignore[union-attr]  # made above
-        size = (Path(folder) / "a").stat().st_size
     told = {name: [round(value, 4) for value in values[1:]] for name, values in took.items()}
     reading = [with_ / without for with_, without in zip(told["archive"], told["none"], strict=True)]
     asking = [with_ - without for with_, without in zip(told["recall"], told["0"], strict=True)]
@@ -196,11 +196,59 @@ def seconds(engine: Engine, args: argparse.Namespace) -> dict[str, Any]:
         "tokens": archived.tokens_read,
         "reading_with_over_without": spread(reading),
         "ask_with_recall_minus_without_s": spread(asking),
-        "archive_bytes": size,
+        "archive_bytes": _size(archived),
         "pot_bytes": archived.pot.nbytes,
         "memory": memory,
         "seconds": told,
     }
+
+
+def costs(engine: Engine, args: argparse.Namespace) -> list[dict[str, Any]]:
+    """Return what answers take, for every length and way: seconds, tokens read again, bytes of each kind."""
+    facts = {"data": args.data / "facts", "hay": str(args.data / "books"), "part": "report"}
+    ways = (("pure pot", "infinipot", 0), ("passages alone", "passages", None))
+    ways += (("pot with recall", "infinipot", None), ("whole text again", "infinipot", ALL_AGAIN))
+    found: list[dict[str, Any]] = []
+    for length in args.lengths.split(","):
+        task = make("facts", {**facts, "lengths": length}, 1)
+        made = task.examples(lambda text: len(engine.tokenizer.encode(text)))
+        asked = [one for one in made if isinstance(one, Example)]
+        for way, recipe, recall in ways:
+            reader = engine.reader(Recipe.named(recipe, capacity=args.capacity, format=engine.format))
+            started = time.perf_counter()
+            reader.read(asked[0].text)
+            read, took, again = time.perf_counter() - started, [], []
+            if torch.cuda.is_available():
+                torch.cuda.reset_peak_memory_stats()
+            for one in asked[: 3 if recall == ALL_AGAIN else 11]:  # the first is not counted: it warms up
+                started = time.perf_counter()
+                answer = reader.ask(one.query, Generation(16), recall)
+                took.append(time.perf_counter() - started)
+                count = sum(len(engine.tokenizer.encode(passage.text)) for passage in answer.passages)
+                again.append(count + (reader.tokens_read if recall == ALL_AGAIN else 0))
+            found.append(
+                {
+                    "length": length,
+                    "way": way,
+                    "tokens": reader.tokens_read,
+                    "reading_s": round(read, 3),
+                    "ask_s": spread(took[1:]),
+                    "read_again": round(statistics.fmean(again[1:])),
+                    "resident": psutil.Process().memory_info().rss,
+                    "gpu": torch.cuda.max_memory_allocated() if torch.cuda.is_available() else 0,
+                    "pot": reader.pot.nbytes,
+                    "archive": _size(reader) if recall != 0 else 0,
+                }
+            )
+            print(found[-1], flush=True)
+            del reader
+    return found
+
+
+def _size(reader: Any) -> int:
+    with tempfile.TemporaryDirectory() as folder:
+        reader.archive.save(Path(folder) / "a")
+        return (Path(folder) / "a").stat().st_size
 
 
 def used() -> dict[str, int]:
@@ -238,6 +286,7 @@ def main() -> None:
     parser.add_argument("--data", type=Path, required=True)
     parser.add_argument("--capacity", type=int, default=4096)
     parser.add_argument("--tokens", type=int, default=131072, help="of the text that seconds are measured on")
+    parser.add_argument("--lengths", default="16k,128k,1m", help="of texts that costs are measured on")
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--batch", type=int)
     parser.add_argument("--minutes", type=float, default=9)
@@ -253,6 +302,8 @@ def main() -> None:
     if not args.parts or "seconds" in args.parts.split(","):
         told["seconds"] = seconds(engine, args)
         print({name: value for name, value in told["seconds"].items() if name != "seconds"}, flush=True)
+    if not args.parts or "costs" in args.parts.split(","):
+        told["costs"] = costs(engine, args)
     if not args.parts or "resident" in args.parts.split(","):
         told["resident"] = resident(engine, args)
         print(told["resident"], flush=True)
