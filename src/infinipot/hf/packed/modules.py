@@ -2,7 +2,8 @@
 
 Few tokens (an answer's) go to ggml's kernels, which round their inputs to 8 bits a block. Many tokens (a
 chunk's) are multiplied in float32 by torch, after a few rows of the weight at a time were unpacked into a
-buffer that is used again: reading is exact. `slowly` is the obvious twin: unpack all, multiply.
+buffer that is used again: reading is exact. `slowly` is the obvious twin: unpack all, multiply. After
+`round_many` they are multiplied in whole numbers of 8 bits instead.
 """
 
 from collections.abc import Iterator
@@ -14,9 +15,11 @@ from torch import Tensor, nn
 from infinipot.hf.packed import ggml
 from infinipot.hf.packed.blocks import Blocks, block_size, scratched, slices, slowly_unpacked
 from infinipot.hf.packed.ggml import Ggml, Graph
+from infinipot.hf.packed.integers import inputs, product
 
 FEW = 64  # tokens up to which ggml's kernels are the faster ones
 INNER = 2048  # columns of a gated module's wide activations that exist at a time, and as many rows of weights
+WIDE = 1024  # columns of weights that may be rounded to 8 bits: narrow ones lose more and gain less
 LIKELY = 64  # next tokens whose logits are computed in float32
 _buffers: dict[tuple[str, int, int, int], Tensor] = {}  # of graphs: layers take turns, so they share
 
@@ -43,21 +46,27 @@ class Shared:
         self._seen: Tensor | None = None  # the input of `_parts`
         self._parts: list[Tensor] = []
         self._left = 0  # products of it that were not asked for yet
+        self.rounds = False  # many tokens in 8 bits
 
     def output(self, x: Tensor, index: int) -> Tensor:
         """The product [..., out] of x [..., in] with the weight of this index."""
         rows = x.shape[:-1].numel()
-        found = ggml.find()
-        if rows > FEW or isinstance(found, str):
+        found = None if rows > FEW else ggml.find()
+        if not (isinstance(found, Ggml) or (rows > FEW and self.rounds)):
             return exactly(x, self.weights[index])
         if self._seen is not x:
-            self._parts = self._few(x.reshape(rows, -1), found)
+            flat = x.reshape(rows, -1)
+            self._parts = self._few(flat, found) if isinstance(found, Ggml) else self._rounded(flat)
             self._seen, self._left = x, len(self.weights)
         self._left -= 1
         part = self._parts[index].view(*x.shape[:-1], -1)
         if self._left == 0:  # hold nothing between layers
             self._seen, self._parts = None, []
         return part
+
+    def _rounded(self, x: Tensor) -> list[Tensor]:
+        given = inputs(x)
+        return [product(given, weight) for weight in self.weights]
 
     def _few(self, x: Tensor, kernels: Ggml) -> list[Tensor]:
         """Outputs for few rows, valid until the next call: whoever keeps one longer copies it."""
@@ -111,6 +120,18 @@ class PackedEmbedding(nn.Module):
         return rows if self.scale is None else rows * self.scale
 
 
+def round_many(decoder: nn.Module) -> int:
+    """Let a decoder multiply many tokens by wide weights in 8 bits; return how many modules do so."""
+    found: list[Shared | PackedMlp] = []
+    for module in decoder.modules():
+        if isinstance(module, (PackedLinear, PackedMlp)):
+            found.append(module.shared if isinstance(module, PackedLinear) else module)
+    found = [one for one in found if one.weights[0].width >= WIDE]
+    for one in found:
+        one.rounds = True
+    return len(found)
+
+
 def packed_bytes(model: nn.Module) -> int:
     """Return the bytes of all packed weights of a model; what an embedding and a head share counts once."""
     linears = [module for module in model.modules() if isinstance(module, PackedLinear)]
@@ -130,6 +151,7 @@ class PackedMlp(nn.Module):
         super().__init__()
         self.inner, self.weights = inner, (gate, up, down)
         self._graphs: dict[int, tuple[Graph, Tensor, Tensor]] = {}
+        self.rounds = False  # many tokens in 8 bits
 
     def forward(self, x: Tensor) -> Tensor:
         """As the plain module; valid until the next call."""
@@ -150,7 +172,13 @@ class PackedMlp(nn.Module):
     def _many(self, x: Tensor) -> Tensor:
         gate, up, down = self.weights
         out = ggml.floats(len(x), down.shape[0]).zero_()
+        given = inputs(x) if self.rounds else None
         for first, last in _spans(down.width, block_size(down.kind)[0]):
+            if given is not None:
+                wide = F.silu(product(given, gate.span(first, last), "gate"), inplace=True)
+                wide.mul_(product(given, up.span(first, last), "up"))
+                out.add_(product(inputs(wide), down.columns(first, last), "down"))
+                continue
             wide = F.silu(x @ scratched(gate.span(first, last)).T, inplace=True)
             wide.mul_(x @ scratched(up.span(first, last)).T)
             out.addmm_(wide, scratched(down.columns(first, last)).T)

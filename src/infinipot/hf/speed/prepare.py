@@ -11,21 +11,23 @@ from torch import nn
 
 from infinipot.errors import ConfigError, check
 from infinipot.hf.model import HFModel
+from infinipot.hf.packed.integers import has_vnni
+from infinipot.hf.packed.modules import round_many
 from infinipot.hf.speed.joint import join
 from infinipot.hf.speed.products import has_bfloat16, has_onednn, pack
 
-MIXED = "mixed"  # float32 with products in bfloat16, on a CPU
+MIXED = "mixed"  # float32 with products in bfloat16, on a CPU; of packed weights in 8 bits
 
 
 def resolve(dtype: str, device: torch.device) -> tuple[str, bool]:
-    """Return the dtype to load weights in, and whether products are then to be in bfloat16."""
+    """Return the dtype to load weights in, and whether products may then be rounded."""
     if dtype == MIXED and device.type != "cpu":
         raise ConfigError("mixed is for CPUs", field="dtype", remedy=f"use `dtype` bfloat16 on {device.type}")
     if dtype == MIXED and not has_bfloat16():
         problem = "this processor has no bfloat16 instructions, so mixed would be slower"
         raise ConfigError(problem, field="dtype", remedy="use `dtype` float32")
     if device.type == "cpu" and dtype in ("auto", MIXED):
-        return "float32", dtype == MIXED or has_bfloat16()
+        return "float32", dtype == MIXED or has_bfloat16() or has_vnni()
     return dtype, False
 
 
@@ -58,13 +60,14 @@ def use_threads(count: int | None) -> None:
 
 
 def prepare(model: HFModel, mixed: bool = False, fused: bool = False, packed: bool = False) -> str:
-    """Make the model fast; return the name of what it computes in. Packed weights are so already."""
+    """Make the model fast; return the name of what it computes in."""
     name = str(model.model.dtype).removeprefix("torch.")
     if model.obstacle or (packed and model.device.type != "cuda"):
-        return name
+        return MIXED if mixed and not model.obstacle and has_vnni() and round_many(model.decoder) else name
     if model.device.type == "cuda":  # products in few bits are joint already, and are left alone by `join`
         fuse(model.decoder) if fused else join(model.decoder)
     elif model.device.type == "cpu" and name == "float32" and has_onednn():
+        mixed = mixed and has_bfloat16()
         pack(model.model, model.decoder, torch.bfloat16 if mixed else torch.float32)
         model.head = model.model.get_output_embeddings()
         # What was freed goes back to the system: glibc would keep half a gigabyte of plain weights.

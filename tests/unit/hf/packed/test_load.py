@@ -23,6 +23,7 @@ from infinipot.hf.packed.blocks import unpacked as unpack
 from infinipot.hf.packed.gguf_file import Weights
 from infinipot.hf.packed.gguf_index import Index
 from infinipot.hf.packed.hub import load_rounded
+from infinipot.hf.packed.integers import has_vnni
 from infinipot.hf.packed.modules import PackedEmbedding, PackedHead, PackedLinear, PackedMlp, PackedNorm
 from infinipot.models import memory
 from infinipot.reading.sampling import Generation
@@ -117,7 +118,7 @@ def test_nothing_of_a_packed_weight_is_held_as_floats(quantised: Path) -> None:
 
 @needs_ggml
 def test_engine_reads_and_says_how_weights_are_held(quantised: Path) -> None:
-    engine = open_engine(str(quantised), device="cpu")
+    engine = open_engine(str(quantised), device="cpu", dtype="float32")
     name = "Q8_0" if "Q8_0" in engine.note else "Q4_1"
     assert engine.note == f"weights stay {name}, as in the file"
     full = open_engine(str(quantised), device="cpu", weights="full", dtype="float32")
@@ -129,6 +130,20 @@ def test_engine_reads_and_says_how_weights_are_held(quantised: Path) -> None:
         hidden.append(reader.session.write(tokens(MANY).tolist()))
         assert "".join(reader.ask("hello?", Generation(3)))
     assert torch.allclose(*hidden, atol=1e-4)  # a chunk is read exactly
+
+
+@needs_ggml
+@pytest.mark.skipif(not has_vnni(), reason="needs a processor with AVX-512 VNNI")
+def test_a_chunk_is_rounded_where_the_processor_multiplies_8_bits(quantised: Path, monkeypatch) -> None:
+    assert open_engine(str(quantised), device="cpu").dtype == "float32"  # too narrow
+    monkeypatch.setattr(modules, "WIDE", 32)
+    exact, rounded = (open_engine(str(quantised), device="cpu", dtype=dtype) for dtype in ("float32", "auto"))
+    assert (exact.dtype, rounded.dtype) == ("float32", "mixed")
+    hidden = []
+    for one in (exact, rounded):
+        reader = one.reader(Recipe.named(capacity=200, format=one.format))
+        hidden.append(reader.session.write(tokens(MANY).tolist()).clone())
+    assert 0 < (hidden[0] - hidden[1]).norm() / hidden[0].norm() < 0.05
 
 
 @needs_ggml

@@ -1,0 +1,96 @@
+"""Products of many tokens in 8 bits: the slow twin's, and near those of the unpacked weight."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from torch import nn
+
+from infinipot.hf.packed import ggml, integers, modules
+from infinipot.hf.packed.blocks import packed, slowly_unpacked, unpacked
+from infinipot.hf.packed.modules import FEW, PackedLinear, PackedMlp, Shared, round_many
+
+pytestmark = [
+    pytest.mark.skipif(isinstance(ggml.find(), str), reason=f"no ggml: {ggml.find()}"),
+    pytest.mark.skipif(not integers.has_vnni(), reason="needs a processor with AVX-512 VNNI"),
+]
+NEAR = 0.02  # what rounding both sides to 8 bits costs
+
+
+def error(found: torch.Tensor, wanted: torch.Tensor) -> float:
+    return float((found - wanted).norm() / wanted.norm())
+
+
+@pytest.mark.parametrize("kind", [3, 8, 12, 14], ids=lambda kind: ggml.UNPACK[kind])
+@pytest.mark.parametrize(("tokens", "rows", "width"), [(65, 96, 256), (300, 700, 768), (1, 3, 256)])
+def test_products_are_those_of_the_slow_twin(kind: int, tokens: int, rows: int, width: int) -> None:
+    weight, x = packed(torch.randn(rows, width), kind), torch.randn(tokens, width)
+    found = integers.product(integers.inputs(x), weight)
+    assert error(found, integers.slowly(x, weight)) < 2e-3  # a value half way may be rounded either way
+    assert error(found, x @ unpacked(weight).T) < NEAR
+
+
+@pytest.mark.parametrize("width", [32, 96, 576])
+def test_narrow_weights_are_turned_in_smaller_blocks(width: int) -> None:
+    weight, x = packed(torch.randn(40, width), 8), torch.randn(70, width)
+    found = integers.product(integers.inputs(x), weight)
+    assert error(found, integers.slowly(x, weight)) < 2e-3
+    assert error(found, x @ unpacked(weight).T) < NEAR
+
+
+def test_a_column_that_stands_out_does_not_spoil_the_others() -> None:
+    weight, x = packed(torch.randn(96, 512), 12), torch.randn(70, 512)
+    x[:, 7] *= 200
+    rest = x.clone()
+    rest[:, 7] = 0
+    alone = x - rest
+    found = integers.product(integers.inputs(x), weight) - alone @ unpacked(weight).T
+    scale = x.abs().amax(1, keepdim=True) / 127
+    plain = (x / scale).round() * scale @ unpacked(weight).T - alone @ unpacked(weight).T
+    wanted = rest @ unpacked(weight).T
+    assert error(found, wanted) < error(plain, wanted) / 2
+
+
+def test_turning_is_its_own_inverse() -> None:
+    for size in (1, 2, 32, 64):
+        assert torch.allclose(integers.turn(size) @ integers.turn(size), torch.eye(size), atol=1e-5)
+
+
+def test_inputs_are_not_changed_and_zeros_stay() -> None:
+    x = torch.randn(70, 256)
+    x[3] = 0
+    before = x.clone()
+    found = integers.product(integers.inputs(x), packed(torch.randn(64, 256), 12))
+    assert torch.equal(x, before)
+    assert not found[3].any()
+    assert found.isfinite().all()
+
+
+def test_the_largest_values_do_not_overflow() -> None:
+    x, weight = torch.ones(70, 8960), packed(torch.ones(64, 8960), 8)
+    found = integers.product(integers.inputs(x), weight)
+    assert error(found, x @ slowly_unpacked(weight).T) < 1e-3
+
+
+def test_modules_round_many_tokens_once_they_are_told_to(monkeypatch: pytest.MonkeyPatch) -> None:
+    gate, up, down = (packed(torch.randn(*shape) / 16, 12) for shape in ((512, 256), (512, 256), (256, 512)))
+    shared = Shared([gate, up], "a")
+    first, second = (PackedLinear(shared, index, None) for index in (0, 1))
+    mlp = PackedMlp(nn.Identity(), gate, up, down)
+    model, x = nn.ModuleList([first, second, mlp]), torch.randn(1, FEW + 6, 256)
+    exact = [module(x).clone() for module in (first, second, mlp)]
+    few = first(x[:, :FEW]).clone()
+    assert round_many(model) == 0  # too narrow
+    assert torch.equal(mlp(x), exact[2])
+    monkeypatch.setattr(modules, "WIDE", 256)
+    assert round_many(model) == 3
+    for module, wanted in zip((first, second, mlp), exact, strict=True):
+        found = module(x)
+        assert not torch.equal(found, wanted)
+        assert error(found, wanted) < NEAR
+    assert torch.equal(first(x[:, :FEW]), few)  # few tokens are ggml's as before
+
+
+def test_the_instructions_can_be_reported_absent(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(integers.ABSENT, "1")
+    assert not integers.has_vnni()
