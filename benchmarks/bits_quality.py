@@ -1,6 +1,8 @@
-"""What fewer bits cost in exactness: a GGUF file's weights in full and in blocks, or pots of 16 and 8 bits.
+"""What fewer bits cost in exactness: a GGUF file's weights in full and in blocks, the inputs of a chunk's
+products in float32 and in 8 bits, or pots of 16 and 8 bits.
 
     python benchmarks/bits_quality.py --model smollm2 --file book.txt --tokens 8192 --out bits.json
+    python benchmarks/bits_quality.py --chunks --model smollm2 --file book.txt --past 1024 --out chunks.json
     python benchmarks/bits_quality.py --pots --model smollm2 --file book.txt --tokens 16384 --out pots.json
 
 Reading: kept slots in common after all cycles. Answering: the next token and the Kullback-Leibler divergence
@@ -37,6 +39,43 @@ def answering(engine: Engine, ids: list[int], past: int, count: int) -> torch.Te
         hidden = reader.session.write([token], scored=False)
         found.append(engine.model.logits(hidden)[0, 0].float().log_softmax(-1).clone())
     return torch.stack(found)
+
+
+@torch.no_grad()
+def expected(engine: Engine, ids: list[int]) -> torch.Tensor:
+    """Log-probabilities [n, V] after each token of a text that is read as one chunk."""
+    reader = engine.reader(Recipe.named(capacity=4 * len(ids), format=engine.format))
+    hidden = reader.model.forward(torch.tensor([ids]), reader.pot)[0]
+    return torch.cat([engine.model.logits(part).float().log_softmax(-1) for part in hidden.split(256)])
+
+
+def chunks(args: argparse.Namespace) -> dict[str, Any]:
+    """A chunk's products in float32, and as `auto` computes them on this processor."""
+    found, slots, computes, ids = {}, {}, {}, []
+    for dtype in ("float32", "auto"):
+        engine = open_engine(args.model, "cpu", dtype)
+        ids = ids or _ids(engine, args)
+        computes[dtype] = engine.dtype
+        starts = range(0, len(ids) - args.past, len(ids) // args.answers)
+        found[dtype] = [expected(engine, ids[at : at + args.past]) for at in starts]
+        slots[dtype] = kept(engine, ids, args.capacity)
+        del engine
+    after = torch.cat([torch.tensor(ids[at + 1 : at + args.past]) for at in starts])
+    exact, rounded = (torch.cat([one[:-1] for one in found[dtype]]) for dtype in found)
+    novelty = [-one.gather(1, after[:, None])[:, 0] for one in (exact, rounded)]
+    right = [(one.argmax(-1) == after).float() for one in (exact, rounded)]
+    pairs = zip(*slots.values(), strict=True)
+    return {
+        "tokens": len(ids),
+        "computes": computes,
+        **compared(found["float32"], found["auto"]),
+        "novelty_mean_nats": [float(one.mean()) for one in novelty],
+        "novelty_differs_by": float((novelty[0] - novelty[1]).abs().mean()),
+        "novelty_correlation": float(torch.corrcoef(torch.stack(novelty))[0, 1]),
+        "next_token_right": [float(one.mean()) for one in right],
+        "next_token_right_error_of_difference": float((right[0] - right[1]).std() / len(after) ** 0.5),
+        "slots_in_common_after_all_cycles": statistics.mean(len(a & b) / len(a) for a, b in pairs),
+    }
 
 
 def going_on(engine: Engine, ids: list[int], args: argparse.Namespace, bits: int) -> dict[str, Any]:
@@ -94,9 +133,14 @@ def main() -> None:
     parser.add_argument("--past", type=int, default=512, help="tokens before an answer")
     parser.add_argument("--answer", type=int, default=256, help="tokens of an answer")
     parser.add_argument("--answers", type=int, default=4, help="from other places of the text")
+    parser.add_argument("--chunks", action="store_true", help="products of chunks in float32 and in 8 bits")
     parser.add_argument("--pots", action="store_true", help="pots of 16 and 8 bits, with weights as they are")
     parser.add_argument("--out", type=Path)
     args = parser.parse_args()
+    if args.chunks:
+        told = {"model": Path(args.model).name, "text": Path(args.file).name, "capacity": args.capacity}
+        _print({**told, "torch": torch.__version__, **chunks(args)}, args.out)
+        return
     if args.pots:
         engine = open_engine(args.model, "cpu", "float32")
         ids = _ids(engine, args)
