@@ -29,7 +29,10 @@ def has_vnni() -> bool:
     if os.environ.get(ABSENT) or not torch.backends.mkldnn.is_available():  # type: ignore[no-untyped-call]
         return False
     # private: torch has no public word for it
-    return bool(torch.cpu._is_vnni_supported()) and torch.backends.cpu.get_cpu_capability() == "AVX512"
+    if not torch.cpu._is_vnni_supported() or torch.backends.cpu.get_cpu_capability() != "AVX512":
+        return False
+    most = torch.full((64, 64), LARGEST, dtype=torch.int8, device="cpu")  # oneDNN may be told not to use it
+    return int(torch._int_mm(most, most.T).min()) == 64 * LARGEST**2
 
 
 def inputs(x: Tensor) -> Rounded:
@@ -85,7 +88,7 @@ def _round(values: Tensor, out: Tensor, scales: Tensor) -> None:
     """Turn and round rows [n, k], each by its largest value."""
     size, turned = gcd(TURNED, values.shape[1]), buffer("turned", torch.float32, *values.shape)
     torch.mm(values.reshape(-1, size), turn(size), out=turned.view(-1, size))
-    # amax and amin: aminmax takes ten times as long
+    # amax and amin: aminmax takes several times as long
     torch.maximum(turned.amax(1, keepdim=True), -turned.amin(1, keepdim=True), out=scales)
     scales.clamp_(min=1e-30).div_(LARGEST)
     out.copy_(turned.mul_(1 / scales).round_())

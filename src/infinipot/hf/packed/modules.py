@@ -19,7 +19,7 @@ from infinipot.hf.packed.integers import inputs, product
 
 FEW = 64  # tokens up to which ggml's kernels are the faster ones
 INNER = 2048  # columns of a gated module's wide activations that exist at a time, and as many rows of weights
-WIDE = 1024  # columns of weights that may be rounded to 8 bits: narrow ones lose more and gain less
+WIDE = 1024  # columns of its narrowest weight from which a decoder may round to 8 bits: small ones lose more
 LIKELY = 64  # next tokens whose logits are computed in float32
 _buffers: dict[tuple[str, int, int, int], Tensor] = {}  # of graphs: layers take turns, so they share
 
@@ -121,12 +121,13 @@ class PackedEmbedding(nn.Module):
 
 
 def round_many(decoder: nn.Module) -> int:
-    """Let a decoder multiply many tokens by wide weights in 8 bits; return how many modules do so."""
+    """Let a decoder of wide weights multiply many tokens in 8 bits; return how many modules do so."""
     found: list[Shared | PackedMlp] = []
     for module in decoder.modules():
         if isinstance(module, (PackedLinear, PackedMlp)):
             found.append(module.shared if isinstance(module, PackedLinear) else module)
-    found = [one for one in found if one.weights[0].width >= WIDE]
+    if min((one.weights[0].width for one in found), default=0) < WIDE:
+        return 0
     for one in found:
         one.rounds = True
     return len(found)
