@@ -18,7 +18,7 @@ from infinipot.recall.database import FORMAT, MARK, PASSAGE, SOUND, TABLES, Data
 from infinipot.recall.passages import Cutter, Passage
 
 _TOGETHER = 256  # passages written at once
-_SLICE = 65536  # characters taken down before they are passed on: the model reads them meanwhile
+_SLICE = 65536  # characters taken down before they are passed on: a card reads what came before meanwhile
 
 
 class Archive:

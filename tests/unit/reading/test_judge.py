@@ -7,7 +7,7 @@ import torch
 
 from infinipot import Generation, Recipe
 from infinipot.reading import judge
-from infinipot.reading.judge import ALONE, ASKED, FIRST, SURE, Judgement
+from infinipot.reading.judge import ALONE, ASKED, MOST, NEAR
 from infinipot.reading.reader import Reader
 from infinipot.testing import ByteTokenizer, ToyModel
 
@@ -24,19 +24,16 @@ def read(passages: int = 60, **options: object) -> Reader:
     return made
 
 
-def by_hand(made: Reader, text: str) -> tuple[float, float]:
-    """Judge one passage with a forward of its own, and probabilities over the whole vocabulary."""
+def by_hand(made: Reader, text: str) -> float:
+    """Judge one passage with a forward of its own."""
     encode, frame = made.tokenizer.encode, made.dialogue_frame
     before = [*frame.opening, *encode(ASKED.format(passage=text))]
-    asked = encode(f" {QUESTION}")
-    ids = torch.tensor([[*before, *asked, *frame.ask_after]])
+    ids = torch.tensor([[*before, *encode(f" {QUESTION}"), *frame.ask_after]])
     hidden = made.model.forward(ids, made.model.new_pot(ids.shape[1], ids.shape[1] - 1, ALONE))
     logits = made.model.logits(hidden)[0].float()
-    log_p = logits.log_softmax(-1)
-    likely = sum(log_p[len(before) - 1 + at, token] for at, token in enumerate(asked)) / len(asked)
     yes = max(logits[-1, encode(word)[0]] for word in ("Yes", " Yes"))
     no = max(logits[-1, encode(word)[0]] for word in ("No", " No"))
-    return float(likely), float(yes - no)
+    return float(yes - no)
 
 
 def test_passages_of_any_length_are_judged_together_as_each_alone() -> None:
@@ -45,11 +42,11 @@ def test_passages_of_any_length_are_judged_together_as_each_alone() -> None:
     assert made.archive.last > judge.TOGETHER + 3
     numbers = list(range(1, judge.TOGETHER + 4))
     found = judge.judge(made, QUESTION, numbers)
-    assert sorted(one.number for one in found) == numbers
+    assert sorted(found) == numbers
     texts = {passage.id: passage.text.strip() for passage in made.archive.passages(numbers)}
     assert len({len(text) for text in texts.values()}) > 1
-    for one in found:
-        assert (one.likely, one.says) == pytest.approx(by_hand(made, texts[one.number]), abs=1e-4)
+    for number, says in found.items():
+        assert says == pytest.approx(by_hand(made, texts[number]), abs=1e-4)
 
 
 class Opinions:
@@ -58,33 +55,33 @@ class Opinions:
     def __init__(self, says: dict[int, float]) -> None:
         self.says, self.asked = says, list[int]()
 
-    def __call__(self, _reader: Reader, _question: str, numbers: Sequence[int]) -> list[Judgement]:
+    def __call__(self, _reader: Reader, _question: str, numbers: Sequence[int]) -> dict[int, float]:
         self.asked += numbers
-        return [Judgement(one, self.says.get(one, -4.0), self.says.get(one, -4.0)) for one in numbers]
+        return {one: self.says.get(one, -4.0) for one in numbers}
 
 
-def test_where_one_of_the_first_says_the_answer_no_more_are_judged(monkeypatch: pytest.MonkeyPatch) -> None:
-    made, opinions = read(), Opinions({7: SURE})
-    monkeypatch.setattr(judge, "judge", opinions)
-    ranked = list(range(1, FIRST + 20))
-    found = judge.judged(made, QUESTION, ranked, 1000)
-    assert opinions.asked == ranked[:FIRST]
-    assert found[0] == 7 or found.index(7) < found.index(20)  # words count too
-    assert found[FIRST:] == ranked[FIRST:]
+def test_only_passages_nearly_as_good_as_the_best_are_read_and_a_few_at_most(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    made = read()
+    says = {7: 3.0, 9: 3.0 - NEAR, 2: 2.9 - NEAR}
+    monkeypatch.setattr(judge, "judge", Opinions(says))
+    assert judge.judged(made, QUESTION, [3, 2, 1], 1000) == [7, 9]
+    monkeypatch.setattr(judge, "judge", Opinions(dict.fromkeys(range(1, 20), 1.0)))
+    assert judge.judged(made, QUESTION, [3, 2, 1, 5, 8, 9], 1000) == [3, 2, 1, 5][:MOST]  # words break a tie
 
 
-def test_where_none_does_further_ones_are_judged_up_to_the_bound(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_best_by_words_are_judged_first_and_up_to_the_bound(monkeypatch: pytest.MonkeyPatch) -> None:
     made = read()
     assert made.archive is not None
     far = made.archive.last
-    opinions = Opinions({far: 1.0, 2: SURE - 1})
+    opinions = Opinions({far: 1.0})
     monkeypatch.setattr(judge, "judge", opinions)
-    assert judge.judged(made, QUESTION, [3, 2, 1], 1000)[:2] == [2, far]
+    assert judge.judged(made, QUESTION, [3, 2, 1], 1000) == [far]
     assert sorted(opinions.asked) == list(range(1, far + 1))  # each once
     opinions.asked = []
-    found = judge.judged(made, QUESTION, [3, 2, 1], 5)
+    judge.judged(made, QUESTION, [3, 2, 1], 5)
     assert opinions.asked == [3, 2, 1, 4, 5]
-    assert sorted(found) == [1, 2, 3, 4, 5]
 
 
 def test_a_question_that_shares_no_word_still_finds_what_the_model_judges(
