@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import ast
+import json
+import lzma
 from functools import partial
-from statistics import median
+from statistics import fmean, median
+from typing import Any
 
 from claims.checks import Says
 from claims.raw import RESULTS, Rows, Three, chance, document, rows_of, three
@@ -17,6 +20,7 @@ PURE, PASSAGES, BOTH = (
 )
 CELL = "{:.1f} ({:.0f} to {:.0f})"
 JUDGED = "infinipot 4096 recall=1024 judge=1024 general"
+SETS = ("locomo", "longbench", "facts", "paraphrase")
 WORDS = "infinipot 4096 recall=1024 judge=0 general"
 LONGBENCH = {
     "pure pot": PURE,
@@ -34,17 +38,7 @@ def claimed(says: Says) -> None:
     _longbench(page)
     _judged(page)
     _seconds(page)
-    adr = partial(says, "docs/adr/0017-recall.md")
-    adr("answers from a wrong one ({} of {})", *rows_of("recall/judged-paraphrase").right(PASSAGES))
-    fewer = (
-        rows_of("recall/judged-facts-16k").mean(PASSAGES)[0],
-        rows_of("recall/facts-16k").mean(PASSAGES)[0],
-    )
-    adr("({:.1f} against {:.1f}). LongBench", *fewer)
-    grid = _grid()
-    gained = chance(grid.less(BOTH, WORDS))
-    words = "({:.1f} against {:.1f}, which {} rows do not tell from chance)"
-    adr(words, grid.mean(BOTH)[0], grid.mean(WORDS)[0], len(grid.cell(BOTH).rows), holds=gained)
+    _chosen(page, partial(says, "docs/adr/0017-recall.md"))
 
 
 def _grid() -> Rows:
@@ -112,49 +106,70 @@ def _longbench(says: partial[None]) -> None:
 
 
 def _judged(says: partial[None]) -> None:
-    judged, plain = rows_of("recall/judged-facts-16k"), rows_of("recall/facts-16k")
-    words = f"passages alone answered {CELL} of the facts in 16K with it and {{:.1f}} without,"
-    says(words, *judged.mean(PASSAGES), plain.mean(PASSAGES)[0])
-    there = {row["example"]: row["score"] for row in judged.cell(PASSAGES).rows}
-    pairs = [row["score"] - there[row["example"]] for row in plain.cell(PASSAGES).rows]
-    says("by rows {:.1f} fewer ({:.1f} to {:.1f} fewer),", *three(bootstrapped(pairs)))
-    others = [rows_of(f"recall/{name}").right(PASSAGES) for name in ("judged-paraphrase", "paraphrase")]
-    says("and {} of {} statements in other words where words alone found {}.", *others[0], others[1][0])
-    talks = rows_of("recall/locomo")
-    mean, low, high = talks.less(JUDGED, BOTH)
-    says(f"On LoCoMo the pot with recall has {CELL} with it,", *talks.mean(JUDGED))
-    says("{:.1f} more by rows than without ({:.1f} fewer to {:.1f} more).", mean, -low, high)
-    says("with recall and `--judge`: {} of {}.", *rows_of("recall/judged-essays").right(JUDGED))
+    whole, pot = rows_of("recall/locomo-full"), rows_of("recall/locomo")
+    there = {row["example"]: row["score"] for row in whole.cell("full").rows}
+    asked = pot.cell(BOTH).rows
+    says(f"The whole cache has {CELL} on the same {{}} questions:", *_mean(there, asked), len(asked))
+    more = three(bootstrapped([row["score"] - there[row["example"]] for row in asked]))
+    says("has {:.1f} more ({:.1f} to {:.1f}).", *more, holds=more[1] > 0)
+    judged, words = rows_of("recall/locomo-judged").cell(JUDGED).rows, rows_of("recall/locomo-words")
+    there = {row["example"]: row["score"] for row in words.cell(BOTH).rows}
+    mean, low, high = three(bootstrapped([row["score"] - there[row["example"]] for row in judged]))
+    means = fmean(100 * row["score"] for row in judged), _mean(there, judged)[0]
+    says("on LoCoMo {:.1f} against {:.1f} on the {} questions that were finished,", *means, len(judged))
+    says("{:.1f} more by rows ({:.1f} fewer to {:.1f} more);", mean, -low, high)
+    says("of the statements in other words {} of {}.", *rows_of("recall/paraphrase").right(JUDGED))
+    says("with recall and an earlier `--judge`: {} of {}.", *rows_of("recall/judged-essays").right(JUDGED))
     again = [
         rows_of(f"recall/again-{size}").mean("infinipot 4096 recall=all general") for size in ("16k", "128k")
     ]
     asked = len(rows_of("recall/again-16k").cell("infinipot 4096 recall=all general").rows)
-    words = f"(`--recall all`): {CELL} of {{}} questions at 16K, {CELL} at 128K."
-    says(words, *again[0], asked, *again[1])
-    read = [row["recalled"] for row in plain.cell(BOTH).rows]
-    says("A question re-reads some {:.0f} tokens;", round(median(read), -2))
+    says(f"(`--recall all`): {CELL} of {{}} questions at 16K, {CELL} at 128K.", *again[0], asked, *again[1])
+
+
+def _mean(scores: dict[str, float], asked: list[dict[str, Any]]) -> Three:
+    return three(bootstrapped([scores[row["example"]] for row in asked]))
+
+
+def _chosen(page: partial[None], adr: partial[None]) -> None:
+    """What was chosen on the tune halves."""
+    with lzma.open(RESULTS / "recall" / "judging-tune.jsonl.xz", "rt") as file:
+        rows = [json.loads(line) for line in file]
+    sets = {name: [row for row in rows if row["set"] == name] for name in SETS}
+
+    def means(way: str) -> list[float]:
+        return [fmean(100 * row["scores"][f"pot.{way}"] for row in found) for found in sets.values()]
+
+    near, words, best = means("m1"), means("words"), means("s1")
+    told = [n for three in zip(near, words, map(len, sets.values()), strict=True) for n in three]
+    page("LoCoMo {:.1f} with it and {:.1f} without ({} questions),", *told[:3])
+    page("question answering {:.1f} and {:.1f} ({} rows), facts {:.1f} and {:.1f} ({}),", *told[3:9])
+    page("statements in other words {:.1f} and {:.1f} ({}).", *told[9:])
+    long = [row["judging_s"] for row in rows if row["passages"] > 400]
+    page("Judging all 484 passages of 128K took {:.1f} s in the median", median(long))
+    adr("of LoCoMo {:.1f} against {:.1f} by words alone,", near[0], words[0])
+    adr("of LongBench {:.1f} against {:.1f}, of facts {:.1f} against {:.1f},", *told[3:5], *told[6:8])
+    adr("of statements in other words {:.1f} against {:.1f};", *told[9:11])
+    adr("the single best passage has {:.1f}, {:.1f}, {:.1f} and {:.1f}.", *best)
+    adr("stayed at {} of {}:", *rows_of("recall/paraphrase").right(JUDGED))
 
 
 def _seconds(says: partial[None]) -> None:
-    found = document("recall/seconds.json")
-    took = found["seconds"]["seconds"]
-    more = sorted(b - a for a, b in zip(took["0"], took["recall"], strict=True))
-    slow = [one for one in more if one > 2]
-    quick = [one for one in more if one <= 2]
-    says("an ask at 128K took {:.1f} s more than one without recall", median(quick))
-    words = "and {:.0f} to {:.0f} s more where all 483 were judged ({} of {} questions,"
-    says(words, min(slow), max(slow), len(slow), len(more))
-    by_words = ast.literal_eval((RESULTS / "recall" / "seconds-by-words.txt").read_text("utf-8").strip())
-    ask = by_words["ask_with_recall_minus_without_s"]
-    words = "an ask took {:.2f} s more with recall than without ({:.2f} to {:.1f},"
-    says(words, ask["median"], ask["least"], ask["most"])
-    reading = found["seconds"]["reading_with_over_without"]
-    words = "Reading 128K took {:.3f} x with the archive ({:.3f} to {:.3f}, {} rounds)"
-    says(words, reading["median"], reading["least"], reading["most"], len(took["archive"]))
-    disk, pot = found["seconds"]["archive_bytes"] / 1e6, found["seconds"]["pot_bytes"] / 1e6
-    says("at 128K an archive of {:.1f} MB on disk and a pot of {:.0f} MB;", disk, pot)
-    memory, resident = found["seconds"]["memory"], found["resident"]
+    lines = (RESULTS / "recall" / "costs.txt").read_text("utf-8").splitlines()
+    turns, *ways = (ast.literal_eval(line) for line in lines)
+    for one in ways:
+        took = one["ask_s"]
+        words = f"| {one['length'].upper()} | {one['way']} | {{:.2f}} ({{:.2f}} to {{:.2f}}) | {{:,}} |"
+        words += " {:.2f} GB | {:.2f} GB | " + ("{:.2f} MB |" if one["archive"] else "{} |")
+        sizes = one["gpu"] / 1e9, one["resident"] / 1e9, one["archive"] / (1e6 if one["archive"] else 1)
+        says(words, took["median"], took["least"], took["most"], one["read_again"], *sizes[:2],
+             sizes[2] if one["archive"] else 0)  # fmt: skip
+    ask = turns["ask_with_recall_minus_without_s"]
+    says("an ask at 128K took {:.2f} s more ({:.2f} to {:.2f}).", ask["median"], ask["least"], ask["most"])
+    reading = turns["reading_with_over_without"]
+    words = "Reading 128K took {:.3f} x with the archive ({:.3f} to {:.3f}, 5 rounds)."
+    says(words, reading["median"], reading["least"], reading["most"])
+    says("the pot has {:.0f} MB:", turns["pot_bytes"] / 1e6)
+    resident = document("recall/seconds.json")["resident"]
     same = len({(one["resident"], one["gpu"]) for one in resident.values()}) == 1
-    loading = memory["loaded"]["resident"] == memory["asked"]["resident"]
-    words = "the process's peak was {:.2f} GB of RAM, all of it for loading, and {:.2f} GB on the GPU,"
-    says(words, memory["asked"]["resident"] / 1e9, memory["asked"]["gpu"] / 1e9, holds=same and loading)
+    says("the process's peaks were the same after 1M tokens as after 16K", holds=same)
