@@ -27,6 +27,14 @@ def _today(says: partial[None]) -> None:
     many = document("card/documents.json")
     words = "64 documents answered at once in bfloat16: {:,.0f} tokens/s, {:.0f}% of what"
     says(words, many["tokens_s"], 100 * many["share_of_bound"])
+    few = document("card/documents-8.json")
+    words = "pots of 8 bits: {:,.0f} tokens/s, {:.0f}% of what half the bytes would allow."
+    says(words, few["tokens_s"], 100 * few["share_of_bound"], holds=few["tokens_s"] < many["tokens_s"])
+    small, alone = document("card/small.json"), document("card/decode-int4.json")
+    says("reads 1M tokens in {:.1f} s; the card then", small["first_token_s, pot of 16 bits"])
+    says("holds {:.2f} GB in all, {:.2f} GB of them weights.", small["card_used_gb"], small["weights_gb"])
+    token = alone["decode_ms, pot of 16 bits"]
+    says("A decoded token takes {:.2f} ms:", token, holds=token < both[0]["decode_ms"])
 
 
 def _served(says: partial[None]) -> None:
