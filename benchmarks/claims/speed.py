@@ -182,6 +182,29 @@ def _packed(says: partial[None]) -> None:
         ratios = [one[peer] for one in ours for peer in ("llama.cpp", "transformers")]
         cells = "{:.2f} times | {:.2f} | {:.2f} | {:.2f} |"
         says(f"([raw](results/bench-cpu-packed-{name}.json)) | {cells}", *ratios)
+    _chunks(says)
+
+
+def _chunks(says: partial[None]) -> None:
+    chunks, narrow = document("bits-chunks-qwen.json"), document("bits-chunks-smollm2.json")
+    same = 100 * chunks["same_likeliest_token"]
+    says("over {:,} tokens of *Moby Dick* read by", chunks["answer_tokens"])
+    far = chunks["divergence_mean_nats"], chunks["divergence_most_nats"]
+    says("{:.1f}% have the same likeliest next token, they diverge by", same)
+    says("they diverge by {:.4f} nats in the mean ({:.2f} at most),", *far)
+    right = [100 * share for share in chunks["next_token_right"]]
+    off = right[0] - right[1], 100 * chunks["next_token_right_error_of_difference"]
+    words = "is right for {:.2f}% in float32 and for {:.2f}% (a difference of {:.2f} points, with a standard"
+    words += " error of {:.2f}),"
+    says(words, *right, *off, holds=off[0] < off[1])
+    kept = 100 * chunks["slots_in_common_after_all_cycles"], chunks["tokens"], chunks["capacity"]
+    says("and {:.1f}% of the slots kept after {:,} tokens in a pot of {:,} are the same.", *kept)
+    says("smollm2.json): {:.1f}% the same token)", 100 * narrow["same_likeliest_token"])
+    found = document("bench-cpu-integers-qwen.json")["side_by_side"]["reading"]
+    ours, theirs = found["infinipot"], found["transformers"]
+    rounds = [slow / fast for slow, fast in zip(theirs["seconds"], ours["seconds"], strict=True)]
+    says("{:.2f} times as fast as transformers in float32", ours["times_as_fast_as"]["transformers"])
+    says("({:.2f} to {:.2f} in three rounds): {:.0f} tokens/s;", min(rounds), max(rounds), ours["tokens_s"])
 
 
 def _eight_bits(says: partial[None]) -> None:
