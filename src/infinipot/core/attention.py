@@ -161,9 +161,7 @@ def lower_right(queries: Tensor, keys: Tensor, values: Tensor, scale: float) -> 
         return F.scaled_dot_product_attention(
             queries, keys, values, is_causal=True, scale=scale, enable_gqa=repeat > 1
         )
-    from torch.nn.attention.bias import (
-        causal_lower_right,  # takes torch's compiler along, which takes seconds
-    )
+    from torch.nn.attention.bias import causal_lower_right  # takes torch's compiler along, and seconds
 
     bias = causal_lower_right(queries.shape[2], keys.shape[2])
     keys, values = keys.repeat_interleave(repeat, dim=1), values.repeat_interleave(repeat, dim=1)

@@ -68,9 +68,8 @@ class FixedRows(Rows):
     @staticmethod
     def addresses(pot: Pot) -> list[int]:
         """One pot's column of the state, below the numbers."""
-        return [
-            at for kind in zip(*(layer.addresses for layer in pot.pot_layers), strict=True) for at in kind
-        ]
+        kinds = zip(*(layer.addresses for layer in pot.pot_layers), strict=True)
+        return [at for kind in kinds for at in kind]
 
     def places(self, count: int, device: torch.device) -> Tensor:
         """Positions [N, n] of the next tokens."""

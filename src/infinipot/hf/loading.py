@@ -65,7 +65,8 @@ def load(
         choice = choose_weights(weights, place, kind, index)
         if weights == "auto" and place.type == "cuda":
             choice = choose_what_fits(place, kind, index, count, memory.available(str(place)))
-        needed, how = choice.bytes(count, kind.itemsize, index), choice.how or _named(kind)
+        needed = choice.bytes(count, kind.itemsize, index)
+        how = choice.how or str(kind).removeprefix("torch.")
         _check_fit(name, needed, how, place, _advice(name, kind))
     try:
         model, tokenizer, sample = read_model(name, source, kind, choice, place)
@@ -148,10 +149,6 @@ def _measured(name: str, source: Path | None) -> tuple[str, Callable[[float], in
     with foreign(f"cannot read {source / 'config.json'}"):
         config = json.loads((source / "config.json").read_text("utf-8"))
     return str(config.get("model_type", "")), lambda itemsize: memory.folder_bytes(source, itemsize), None
-
-
-def _named(dtype: torch.dtype) -> str:
-    return str(dtype).removeprefix("torch.")
 
 
 def _check_fit(name: str, weights: int, how: str, device: torch.device, advice: str) -> None:

@@ -60,23 +60,13 @@ class HFTokenizer:
     ) -> None:
         if not tokenizer.is_fast:
             raise ModelError("this model has no fast tokenizer (tokenizer.json): convert it first")
-        self._hf = tokenizer
+        self.inner = self._hf = tokenizer  # transformers' own, for libraries that know no other
         self._window = window
         self._spaced = self._hf.convert_ids_to_tokens(self._call("x")[0])[0][0] in "▁Ġ"
         self._bos = self._find_bos(add_bos)
-        self._control = self._find_control(control_ids)
+        self.control_ids: frozenset[int] = self._find_control(control_ids)  # which no text yields
         self.stop_ids: frozenset[int] = self._find_stops(eos_ids)
         self.byte_fallback_ids: frozenset[int] = self._find_byte_fallback()
-
-    @property
-    def inner(self) -> Any:
-        """Transformers' own tokenizer, for libraries that know no other."""
-        return self._hf
-
-    @property
-    def control_ids(self) -> frozenset[int]:
-        """Ids that no text yields."""
-        return self._control
 
     def spellings(self) -> str:
         """Return the tokenizer's own file, in which added tokens that are text are text as any other.
@@ -87,7 +77,7 @@ class HFTokenizer:
         vocabulary = told["model"].get("vocab")
         if isinstance(vocabulary, dict):
             plain = [one for one in told["added_tokens"] if _PLAIN_TEXT.fullmatch(one["content"])]
-            text = [one for one in plain if not (one["special"] or one["id"] in self._control)]
+            text = [one for one in plain if not (one["special"] or one["id"] in self.control_ids)]
             # All of them, since those that stay would get other ids: the next ones after the vocabulary.
             vocabulary.update({one["content"]: one["id"] for one in told["added_tokens"]})
             told["added_tokens"] = [one for one in told["added_tokens"] if one not in text]
@@ -158,7 +148,8 @@ class HFTokenizer:
         names = [f"QzText{index}Qz" for index in range(len(roles))]
         if format != "chat" or self._render(names, roles, tools) == self._render(names, roles):
             raise InputError("this model's chat template takes no tools: leave them out")
-        if not self._control.isdisjoint(self._call(json.dumps(tools, ensure_ascii=False), control=True)[0]):
+        spelt, _ = self._call(json.dumps(tools, ensure_ascii=False), control=True)
+        if not self.control_ids.isdisjoint(spelt):
             raise InputError("a tool spells one of the model's control tokens: describe the tool otherwise")
 
     def _render(self, contents: Sequence[str], roles: Sequence[str] = _TURNS, tools: Tools = ()) -> list[str]:
@@ -207,9 +198,9 @@ class HFTokenizer:
         cuts: set[int] = set()
         for _ in range(_ROUNDS):
             ids, spans = self._cut(text, sorted(cuts))
-            if self._control.isdisjoint(ids):
+            if self.control_ids.isdisjoint(ids):
                 return ids, spans
-            control = [k for k, token in enumerate(ids) if token in self._control]
+            control = [k for k, token in enumerate(ids) if token in self.control_ids]
             spelt = [spans[k] for k in control if not self._unknown(ids[k], text[slice(*spans[k])])]
             if not spelt:
                 return self._without_unknown(ids, spans)

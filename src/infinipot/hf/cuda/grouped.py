@@ -4,7 +4,6 @@ A value is its whole number times the group's scale, plus the group's least valu
 here is plain torch on any device: the kernels' oracle, and what runs where they cannot.
 """
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 
 import torch
@@ -84,11 +83,8 @@ def grouped(weight: Tensor, bits: int, device: torch.device, group: int = GROUP)
 
     Rows go to the device some at a time, so nothing as large as the weight exists beside it and the result.
     """
-    return joined([_rounded(part.to(device).float(), bits, group) for part in _slices(weight)])
-
-
-def _slices(weight: Tensor) -> Iterator[Tensor]:
-    return iter(torch.split(weight, max(1, SLICE // weight.shape[1])))
+    parts = torch.split(weight, max(1, SLICE // weight.shape[1]))
+    return joined([_rounded(part.to(device).float(), bits, group) for part in parts])
 
 
 def _rounded(weight: Tensor, bits: int, group: int) -> Grouped:
@@ -96,7 +92,7 @@ def _rounded(weight: Tensor, bits: int, group: int) -> Grouped:
     if bits == 8:
         scale = (cut.abs().amax(-1) / 127).half()
         whole = (cut / _above_zero(scale)).round_().clamp_(-127, 127).to(torch.int8)
-        return Grouped(_moved(whole), _moved(scale), None, group)
+        return Grouped(moved(whole), moved(scale), None, group)
     low, high = cut.amin(-1), cut.amax(-1)
     error = torch.full_like(low, float("inf"))
     best = whole = torch.empty(0)
@@ -112,7 +108,7 @@ def _rounded(weight: Tensor, bits: int, group: int) -> Grouped:
             whole = torch.where(better[..., None], found, whole)
             best = torch.where(better, torch.stack((scale, least)), best)
         error = torch.where(better, off, error)
-    return Grouped(_moved(packed_pairs(whole.to(torch.uint8))), _moved(best[0]), _moved(best[1]), group)
+    return Grouped(moved(packed_pairs(whole.to(torch.uint8))), moved(best[0]), moved(best[1]), group)
 
 
 def packed_pairs(whole: Tensor) -> Tensor:
@@ -121,7 +117,8 @@ def packed_pairs(whole: Tensor) -> Tensor:
     return low | (high << 4)
 
 
-def _moved(x: Tensor) -> Tensor:
+def moved(x: Tensor) -> Tensor:
+    """Rows and groups [out, groups, ...] in the order they are held in: [groups, out, ...]."""
     return x.transpose(0, 1).contiguous()
 
 

@@ -9,12 +9,11 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from infinipot.errors import ModelError
 from infinipot.hf.cuda import fp8
 from infinipot.hf.cuda.grouped import Grouped, fits, grouped
 from infinipot.hf.cuda.modules import Fp8Linear, GroupedEmbedding, GroupedHead, GroupedLinear, Held
 from infinipot.hf.cuda.repack import repacked
-from infinipot.hf.packed.load import Fill, Source
+from infinipot.hf.packed.load import Fill, Source, fill_plain
 from infinipot.hf.speed.joint import TOGETHER
 
 BITS = {"int4": 4, "int8": 8}
@@ -31,7 +30,7 @@ class Filler:
         apart = self.how in BITS and self._ends(model)
         for prefix, module in list(model.named_modules()):
             self._children(module, prefix, model.get_output_embeddings())
-        self._rest(model, apart)
+        fill_plain(model, self.source, self._plain, apart)
         for module in model.modules():  # buffers of the skeleton, such as RoPE's frequencies
             for name, buffer in list(module.named_buffers(recurse=False)):
                 setattr(module, name, buffer.to(self.device))
@@ -92,7 +91,8 @@ class Filler:
         held = None if tied is None else Held([tied])
         if type(head) is nn.Linear:
             last = f"{names[id(head)]}.weight"
-            own = self._weight(last, 8) if self.source.has(last) and not _tied(model) else tied
+            shared = bool(getattr(model.config.get_text_config(), "tie_word_embeddings", False))
+            own = self._weight(last, 8) if self.source.has(last) and not shared else tied
             if own is not None:
                 bias = None if head.bias is None else self._plain(last.replace(".weight", ".bias"))
                 kept = held if own is tied and held is not None else Held([own])
@@ -109,25 +109,10 @@ class Filler:
     def _plain(self, name: str) -> Tensor:
         return self.source.values(name).to(self.device, self.dtype)
 
-    def _rest(self, model: Any, apart: bool) -> None:
-        """Norms, biases and what could not be held in few bits, in the model's type."""
-        if not apart:
-            model.tie_weights()
-        left = [name for name, weight in model.named_parameters() if weight.is_meta]
-        if missing := [name for name in left if not self.source.has(name)]:
-            raise ModelError(f"there are no weights for {missing[0]}", remedy="is the model complete?")
-        model.load_state_dict({name: self._plain(name) for name in left}, strict=False, assign=True)
-        if not apart:
-            model.tie_weights()
-
 
 def filler(how: str, device: torch.device, dtype: torch.dtype) -> Fill:
     """Return what fills a skeleton from a source: int4, int8 or fp8 on a device."""
     return lambda model, source: Filler(source, how, device, dtype).fill(model)
-
-
-def _tied(model: Any) -> bool:
-    return bool(getattr(model.config.get_text_config(), "tie_word_embeddings", False))
 
 
 class Drawn:

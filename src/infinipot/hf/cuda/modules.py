@@ -66,9 +66,8 @@ def unpacked(weight: Grouped, first: int, count: int, dtype: torch.dtype) -> Ten
     fast = kernels(weight.data.device)
     if fast and weight.group in GROUPS:
         out = torch.empty(count, weight.shape[1], dtype=dtype, device=weight.data.device)
-        return fast.unpack(  # type: ignore[no-any-return]  # loaded by name
-            weight.data, weight.scale, weight.least, weight.group, first, out
-        )
+        held = weight.data, weight.scale, weight.least, weight.group
+        return fast.unpack(*held, first, out)  # type: ignore[no-any-return]  # loaded by name
     return weight.rows(torch.arange(first, first + count, device=weight.data.device)).unpacked().to(dtype)
 
 
@@ -83,9 +82,8 @@ class Held(nn.Module):
         super().__init__()
         whole = weights[0] if len(weights) == 1 else joined(list(weights))
         self.group, self.sizes = whole.group, list(sizes) or [one.shape[0] for one in weights]
-        self.register_buffer("data", whole.data)
-        self.register_buffer("scale", whole.scale)
-        self.register_buffer("least", whole.least)
+        for name in ("data", "scale", "least"):
+            self.register_buffer(name, getattr(whole, name))
         self.joint = GroupedJoint(self)
 
     @property

@@ -9,12 +9,10 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
-from infinipot.hf.cuda.grouped import Grouped, packed_pairs
+from infinipot.hf.cuda.grouped import Grouped, joined, moved, packed_pairs
 from infinipot.hf.packed.blocks import Blocks
 
-Made = tuple[
-    Tensor, Tensor, Tensor | None
-]  # whole numbers [n, groups, G], scales and least values [n, groups]
+Made = tuple[Tensor, Tensor, Tensor | None]  # whole numbers [n, groups, G], scales, least values [n, groups]
 
 
 def repacked(blocks: Blocks, device: torch.device) -> Grouped | None:
@@ -27,14 +25,9 @@ def repacked(blocks: Blocks, device: torch.device) -> Grouped | None:
         whole, scale, least = take(data.to(device).contiguous())
         whole = whole.view(len(data), -1, whole.shape[-1])
         stored = packed_pairs(whole.to(torch.uint8)) if bits == 4 else whole.to(torch.int8)
-        flat = [None if one is None else one.reshape(len(data), -1) for one in (scale, least)]
-        parts.append((stored, flat[0], flat[1], whole.shape[-1]))
-    joined = [torch.cat([part[at] for part in parts]) for at in (0, 1)]  # type: ignore[misc]
-    least = None if parts[0][2] is None else torch.cat([part[2] for part in parts])  # type: ignore[misc]
-    moved = [one.transpose(0, 1).contiguous() for one in joined]
-    return Grouped(
-        moved[0], moved[1], None if least is None else least.transpose(0, 1).contiguous(), parts[0][3]
-    )
+        least = None if least is None else moved(least.reshape(len(data), -1))
+        parts.append(Grouped(moved(stored), moved(scale.reshape(len(data), -1)), least, whole.shape[-1]))
+    return joined(parts)
 
 
 def _half(data: Tensor) -> Tensor:
@@ -127,9 +120,8 @@ def _q6_k(data: Tensor) -> Made:
     return whole.reshape(*block.shape[:2], 16, 16), _half(block[..., 208:]).float() * scale, None
 
 
-FORMATS: dict[
-    int, tuple[Callable[[Tensor], Made], int]
-] = {  # by ggml's number, and the bits they are held in
+# By ggml's number, and the bits they are held in.
+FORMATS: dict[int, tuple[Callable[[Tensor], Made], int]] = {
     2: (_q4_0, 4),
     3: (_q4_1, 4),
     6: (_q5_0, 8),

@@ -12,9 +12,7 @@ from infinipot.hf.packed import ggml
 from infinipot.hf.packed.ggml import Ggml
 
 SLICE = 4_000_000  # weights that are unpacked at a time: 16 MB
-ALIGNED = (
-    64  # rows at a time are a multiple of this: a product whose rows are not aligned takes a third longer
-)
+ALIGNED = 64  # rows at a time are a multiple of this: a product of rows that are not takes a third longer
 WIDE, NARROW = 12, 3  # Q4_K wants 256 columns a block; Q4_1, 32, takes what is left
 _scratch: list[Tensor] = []  # the buffer they are unpacked into, used again and again
 

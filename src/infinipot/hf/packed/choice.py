@@ -24,6 +24,7 @@ BYTES = {8: 34 / 32, 12: 4.5 / 8}  # a weight takes in these formats
 ROOM = 2_000_000_000  # bytes of a card beside the weights: a pot, and what a chunk is computed in
 CHOICES = ("auto", "int4", "int8", "fp8", "full")
 INSTALL = f"pip install {ggml.PACKAGE}"
+SLOW = "weights are unpacked for every token, which is slow: there is no Triton"
 
 
 @dataclass(frozen=True)
@@ -42,10 +43,10 @@ class Choice:
 
     def bytes(self, count: Callable[[float], int], itemsize: int, index: Index | None) -> int:
         """Return what the weights take, given their bytes at so many a value."""
+        if self.on_card and index and self.rounded == 0:
+            return int(1.3 * index.packed_bytes)
         if self.on_card:
-            return (
-                int(1.3 * index.packed_bytes) if index and self.rounded == 0 else count(ON_CARD[self.on_card])
-            )
+            return count(ON_CARD[self.on_card])
         if self.rounded is None:
             return count(itemsize)
         return index.packed_bytes if index is not None else count(BYTES[self.rounded])
@@ -105,9 +106,7 @@ def _on_card(wanted: str, device: torch.device, index: Index | None) -> Choice:
             raise _refused(problem, "use `weights` int8, int4 or full")
         return Choice(how="8-bit floats, rounded from the file's", on_card=wanted)
     _refuse_unknown(index)
-    note = (
-        "" if kernels(device) else "weights are unpacked for every token, which is slow: there is no Triton"
-    )
+    note = "" if kernels(device) else SLOW
     formats = _packed_formats(index) if index else []
     if not formats:
         return Choice(how=f"{wanted} by {GROUP}, rounded from the file's", note=note, on_card=wanted)

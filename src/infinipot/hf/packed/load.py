@@ -55,21 +55,22 @@ def fill(model: Any, source: Source, dtype: torch.dtype, packed: bool) -> None:
         _pack_ends(model, source)
         for prefix, module in list(model.named_modules()):
             _pack_children(module, prefix, source)
-    _fill_plain(model, source, dtype)
+    ends = model.get_input_embeddings(), model.get_output_embeddings()
+    apart = any(isinstance(one, (PackedEmbedding, PackedHead)) for one in ends)
+    fill_plain(model, source, lambda name: source.values(name).to(dtype), apart)
     if packed:
         _simplify_norms(model)
         _fuse_mlps(model)
 
 
-def _fill_plain(model: Any, source: Source, dtype: torch.dtype) -> None:
-    ends = model.get_input_embeddings(), model.get_output_embeddings()
-    apart = any(isinstance(one, (PackedEmbedding, PackedHead)) for one in ends)
+def fill_plain(model: Any, source: Source, plain: Callable[[str], Tensor], apart: bool) -> None:
+    """Fill norms, biases and what could not be packed by `plain`; `apart` says that an end was packed."""
     tie = list if apart else model.tie_weights
     tie()  # one weight under two names is filled once
-    left = [name for name, _ in model.named_parameters()]
+    left = [name for name, weight in model.named_parameters() if weight.is_meta]
     if missing := [name for name in left if not source.has(name)]:
         raise ModelError(f"there are no weights for {missing[0]}", remedy="is the model complete?")
-    model.load_state_dict({name: source.values(name).to(dtype) for name in left}, strict=False, assign=True)
+    model.load_state_dict({name: plain(name) for name in left}, strict=False, assign=True)
     tie()
 
 

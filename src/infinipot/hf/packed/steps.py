@@ -50,9 +50,7 @@ class Steps:
         ends = getattr(decoder, "embed_tokens", None), getattr(decoder, "norm", None)
         usual = isinstance(ends[0], PackedEmbedding) and isinstance(ends[1], PackedNorm)
         usual = usual and all(map(_usual, layers))
-        alike = (
-            len({(one.self_attn.head_dim, one.self_attn.scaling) for one in layers}) == 1 if usual else False
-        )
+        alike = usual and len({(one.self_attn.head_dim, one.self_attn.scaling) for one in layers}) == 1
         return cls(decoder, kernels) if alike and isinstance(kernels, Ggml) else None
 
     @torch.no_grad()
@@ -123,9 +121,8 @@ class _Draft:
 
     def product(self, x: int, weight: Blocks, out: Tensor | None = None) -> int:
         tensor = self.graph.tensor(weight.kind, weight.shape, weight.data)
-        return self.graph.apply(
-            "ggml_mul_mat", tensor, x, out=self.wide(weight.shape[0]) if out is None else out
-        )
+        into = self.wide(weight.shape[0]) if out is None else out
+        return self.graph.apply("ggml_mul_mat", tensor, x, out=into)
 
     def linear(self, x: int, module: PackedLinear, out: Tensor | None = None) -> int:
         weight, bias = module.shared.weights[module.index], module.bias
