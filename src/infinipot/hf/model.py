@@ -5,8 +5,8 @@ Works with any decoder whose attention goes through the attention interface and 
 take it for, so an unsupported family is refused rather than read wrongly.
 """
 
-from collections.abc import Iterable
-from contextlib import nullcontext
+from collections.abc import Iterable, Iterator
+from contextlib import AbstractContextManager, nullcontext
 from functools import cached_property, partial
 from typing import Any
 
@@ -23,8 +23,8 @@ from infinipot.hf import attention
 from infinipot.hf.cache import PotCache
 from infinipot.hf.cuda.modules import FEW as FEW_ON_CARD
 from infinipot.hf.cuda.modules import GroupedHead, unrounded_inputs
-from infinipot.hf.packed.blocks import slices
-from infinipot.hf.packed.modules import FEW, PackedHead
+from infinipot.hf.packed.blocks import TURN, Blocks, slices
+from infinipot.hf.packed.modules import FEW, PackedHead, packed_bytes
 from infinipot.hf.packed.steps import Steps
 from infinipot.hf.rope import frequencies, key_factors, still
 
@@ -50,8 +50,9 @@ class HFModel:
         self.softcap: float | None = getattr(self.config, "final_logit_softcapping", None)
         self.obstacle = _obstacle(model)
         self.steps: Steps | None = None  # single tokens on packed weights
+        self._turn: AbstractContextManager[Any] = TURN if packed_bytes(model) else nullcontext()
         # whatever an architecture trips over
-        with foreign("this model is not supported"), unrounded_inputs(model):
+        with foreign("this model is not supported"), unrounded_inputs(model), self._turn:
             self._probe()
 
     def windows(self) -> list[int | None]:
@@ -87,7 +88,7 @@ class HFModel:
         """
         some = torch.linspace(1, self.vocabulary - 1, FIRST + COMMON, device=self.device).long()[None]
         recorder = _Recorder()
-        with still(self.decoder, self.config, FIRST + COMMON):
+        with self._turn, still(self.decoder, self.config, FIRST + COMMON):
             self.decoder(input_ids=some, past_key_values=recorder, use_cache=True)
         found = []
         for index, of in enumerate(frequencies(self.decoder, self.config, FIRST + COMMON)):
@@ -103,12 +104,13 @@ class HFModel:
         places = pot.places(tokens.shape[1], tokens.device)
         many, count = tokens.shape
         if self.steps and count == 1 and many <= FEW:
-            return self.steps.run(tokens, places, pot, pot.layers[0].rotation.frequencies)
+            with self._turn:
+                return self.steps.run(tokens, places, pot, pot.layers[0].rotation.frequencies)
         # A rare shape is not worth compiling for, where layers are compiled at all: what is compiled for it
         # runs compiled, nothing new is compiled. Captured rows are powers of two.
         rare = count not in pot.lengths or many & (many - 1) > 0
         stance: Any = partial(torch.compiler.set_stance, "eager_on_recompile") if rare else nullcontext
-        with still(self.decoder, self.config, pot.max_position), stance():
+        with self._turn, still(self.decoder, self.config, pot.max_position), stance():
             out = self.decoder(
                 input_ids=tokens, position_ids=places, past_key_values=PotCache(pot), use_cache=True, pot=pot
             )
@@ -117,7 +119,8 @@ class HFModel:
     @torch.no_grad()
     def logits(self, hidden: Tensor) -> Tensor:
         """Next-token logits [..., V] of hidden states [..., H]."""
-        logits: Tensor = self.head(hidden)
+        with self._turn:
+            logits: Tensor = self.head(hidden)
         return logits if self.softcap is None else torch.tanh(logits / self.softcap) * self.softcap
 
     def head_parts(self, count: int) -> Iterable[tuple[int, Tensor]] | None:
@@ -126,7 +129,11 @@ class HFModel:
             return self.head.parts(CARD_PART)
         if count <= FEW or not isinstance(self.head, PackedHead) or self.head.linear.bias is not None:
             return None
-        return slices(self.head.blocks, HEAD_PART)
+        return self._parts(self.head.blocks)
+
+    def _parts(self, head: Blocks) -> Iterator[tuple[int, Tensor]]:
+        with self._turn:  # until the last part was used
+            yield from slices(head, HEAD_PART)
 
     def named_weights(self) -> Iterable[tuple[str, Tensor]]:
         """Return the weights by name, for a fingerprint."""

@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache
+from threading import RLock
 
 import torch
 from torch import Tensor
@@ -14,6 +15,7 @@ from infinipot.hf.packed.ggml import Ggml
 SLICE = 4_000_000  # weights that are unpacked at a time: 16 MB
 ALIGNED = 64  # rows at a time are a multiple of this: a product of rows that are not takes a third longer
 WIDE, NARROW = 12, 3  # Q4_K wants 256 columns a block; Q4_1, 32, takes what is left
+TURN = RLock()  # whoever computes on packed weights holds it: all models and threads share their buffers
 _scratch: list[Tensor] = []  # the buffer they are unpacked into, used again and again
 
 
@@ -30,11 +32,6 @@ class Blocks:
         """Rows and columns of the weight."""
         return len(self.data), self.width
 
-    @property
-    def format(self) -> str:
-        """The format's name."""
-        return ggml.UNPACK[self.kind].upper()
-
     def rows(self, places: Tensor) -> Tensor:
         """The float32 values [n, in] of some rows."""
         return unpacked(Blocks(self.data[places], self.kind, self.width))
@@ -48,11 +45,6 @@ class Blocks:
         values, size = block_size(self.kind)
         data = self.data[:, first // values * size : last // values * size]
         return Blocks(data.contiguous(), self.kind, last - first)
-
-    def at(self, places: Tensor) -> Tensor:
-        """The values at places of the flattened weight."""
-        row, column = places // self.width, places % self.width
-        return self.rows(row).gather(1, column[:, None])[:, 0]
 
 
 def unpacked(blocks: Blocks, out: Tensor | None = None) -> Tensor:

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import sys
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -337,3 +339,26 @@ def test_a_decoder_that_computes_something_else_has_no_steps(
     else:
         model.model.norm = torch.nn.Identity()
     assert HFModel(model).steps is None
+
+
+def test_readers_in_several_threads_get_what_each_gets_alone(quantised: Path) -> None:
+    """All packed weights of a process share their buffers."""
+    engine = open_engine(str(quantised), device="cpu")
+    before = sys.getswitchinterval()
+
+    def read(number: int) -> tuple[str, list[torch.Tensor]]:
+        reader = engine.reader(Recipe.named(capacity=512, format="plain"))
+        reader.read(f"{number} and " * 200)
+        answer = reader.ask(f"What is {number}?", Generation(12), recall=0)
+        return str(answer), [layer.keys.clone() for layer in reader.pot.pot_layers]
+
+    alone = [read(number) for number in range(4)]
+    sys.setswitchinterval(1e-6)
+    try:
+        with ThreadPoolExecutor(4) as threads:
+            together = list(threads.map(read, range(4)))
+    finally:
+        sys.setswitchinterval(before)
+    for one, other in zip(alone, together, strict=True):
+        assert one[0] == other[0]
+        assert all(map(torch.equal, one[1], other[1]))
