@@ -7,6 +7,7 @@ waits for the host, and what was computed for a sequence that stopped is simply 
 from collections.abc import Iterator
 from collections.abc import Sequence as Several
 from contextlib import ExitStack, contextmanager
+from threading import RLock
 from weakref import WeakKeyDictionary
 
 import torch
@@ -25,6 +26,7 @@ from infinipot.reading.sequence import Sequence
 Written = tuple[Tensor, Tensor, Tensor | None]  # a token's hidden state, the next logits, the token's novelty
 SIZES = 16  # graphs of decoding: powers of two of sequences, for pots of a kind or two
 GRAPHS: WeakKeyDictionary[Model, Graphs] = WeakKeyDictionary()  # of decoding, for all pots of a model
+_ONE_AT_A_TIME = RLock()  # held by the thread that decodes: graphs' inputs and outputs are shared by all pots
 _COLUMNS: WeakKeyDictionary[Pot, tuple[tuple[int, int, int], Tensor]] = WeakKeyDictionary()  # addresses
 
 
@@ -103,10 +105,12 @@ class StepGroup:
     def _fixed(self, tokens: Tensor) -> tuple[Tensor, Tensor]:
         self.state[0, : len(tokens)] = tokens
         key = ("decode", self.slots, *self.state.shape)
-        graphs = self._graphs()
-        hidden, logits = graphs.run(key, [self.state], self._compute) if graphs else self._compute(self.state)
+        with _ONE_AT_A_TIME:
+            graphs, state = self._graphs(), self.state
+            hidden, logits = graphs.run(key, [state], self._compute) if graphs else self._compute(state)
+            kept = hidden.clone(), logits.clone()  # a graph's own are overwritten by its next replay
         self.state[1, : len(tokens)] += 1
-        return hidden.clone(), logits.clone()  # a graph's own outputs are overwritten by its next replay
+        return kept
 
     def _graphs(self) -> Graphs | None:
         """Where addresses will do, the model's graphs serve any pots; else a lone pot has its own."""
