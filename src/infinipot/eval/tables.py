@@ -11,7 +11,7 @@ from typing import Any
 from infinipot.common.html_page import table
 from infinipot.common.sizes import short
 from infinipot.eval.estimates import FEW, Estimate, estimate, over_tasks, paired
-from infinipot.eval.results import KNOWN, UNKNOWN, UNUSED, Section, Series
+from infinipot.eval.results import KNOWN, UNKNOWN, UNUSED, Section
 from infinipot.eval.tasks.task import TaskType, tasks
 
 ALL, AVERAGE, ROWS = "all", "average", "rows"
@@ -158,7 +158,8 @@ def _difference(section: Section, question: str) -> Table:
     kind = [one for one in section.series if one.question in (question, UNUSED)]
     first = next((one for one in kind if one.question == question), None)
     if first is None:  # where no cell uses a question, all are compared once
-        first = kind[0] if kind and question == KNOWN and _none_asks(section.series) else None
+        none_asks = all(one.question == UNUSED for one in section.series)
+        first = kind[0] if kind and question == KNOWN and none_asks else None
     title = f"Difference to {first.name}" if first else ""
     title += f", question {question}" if first and first.question != UNUSED else ""
     note = "By rows, on the examples both have; an interval without 0 is more than chance."
@@ -170,10 +171,6 @@ def _difference(section: Section, question: str) -> Table:
         if one is not first and (less := paired(one.by_example(), base)):
             found.rows.append((section.label(one), one.question, "yes" if less.excludes_zero else "no", less))
     return found
-
-
-def _none_asks(series: list[Series]) -> bool:
-    return all(one.question == UNUSED for one in series)
 
 
 def _plain(value: Value, spread: bool) -> str:

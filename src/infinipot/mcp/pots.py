@@ -88,44 +88,31 @@ class Pots:
         self, given: dict[str, Any], tell: Tell = lambda *_: None, stop: threading.Event | None = None
     ) -> dict[str, Any]:
         """Read a document, or a text, into a pot of a name; tell how far that is."""
-        name, notes, stop = check(given["pot"]), list[str](), stop or threading.Event()
+        from infinipot.reading.progress import TextProgress
+        from infinipot.store.match import card_of
+
+        name, notes = check(given["pot"]), list[str]()
+        append, replacing = given.get("append", False), given.get("replace", False)
         documents = self._documents(given, notes)
         titles = ", ".join(document.name for document in documents.all[:3])
         more = f" and {len(documents.all) - 3} more" if len(documents.all) > 3 else ""
         title = given.get("title") or titles + more
         with self._working(stop), self._store.lock(name):
-            card, added = self._read(name, documents, title, given, tell, stop, notes)
-        return {**_told(name, card), "tokens_added": added, "notes": notes}
-
-    def _read(
-        self,
-        name: str,
-        documents: Documents,
-        title: str,
-        given: dict[str, Any],
-        tell: Tell,
-        stop: threading.Event,
-        notes: list[str],
-    ) -> tuple[Card, int]:
-        from infinipot.reading.progress import TextProgress
-        from infinipot.store.match import card_of
-
-        append, replacing = given.get("append", False), given.get("replace", False)
-        if not append:
-            self._store.refuse(name, replacing)
-        reader, recipe, before = self._opened(name, notes) if append else (*self._fresh(), None)
-        text = Hashed(chain(["\n\n"] if before else [], documents.pieces()))
-        progress, known = TextProgress(reader.tokenizer, reader.archived(text)), reader.tokens_read
-        for step in reader.reading_tokens(progress.tokens()):
-            if stop.is_set():
-                raise StoppedError("the reading was given up: nothing is kept")
-            done = progress.read(step.tokens_read - known)
-            tell(done, documents.characters, f"{step.tokens_read - known:,} tokens, {step.cycles} cycles")
-        told = "" if before else title, text.digest.hexdigest(), text.bytes, before
-        card = card_of(self._loaded.result()[0], recipe, reader, *told)
-        self._last = None
-        card = self._store.save(name, reader.state(), card, replacing or append, reader.archive)
-        return card, reader.tokens_read - known
+            if not append:
+                self._store.refuse(name, replacing)
+            reader, recipe, before = self._opened(name, notes) if append else (*self._fresh(), None)
+            text = Hashed(chain(["\n\n"] if before else [], documents.pieces()))
+            progress, known = TextProgress(reader.tokenizer, reader.archived(text)), reader.tokens_read
+            for step in reader.reading_tokens(progress.tokens()):
+                if stop is not None and stop.is_set():
+                    raise StoppedError("the reading was given up: nothing is kept")
+                done, added = progress.read(step.tokens_read - known), step.tokens_read - known
+                tell(done, documents.characters, f"{added:,} tokens, {step.cycles} cycles")
+            told = "" if before else title, text.digest.hexdigest(), text.bytes, before
+            card = card_of(self._loaded.result()[0], recipe, reader, *told)
+            self._last = None
+            card = self._store.save(name, reader.state(), card, replacing or append, reader.archive)
+        return {**_told(name, card), "tokens_added": reader.tokens_read - known, "notes": notes}
 
     def ask(
         self, given: dict[str, Any], _tell: Tell | None = None, stop: threading.Event | None = None
@@ -156,7 +143,8 @@ class Pots:
             budget = given.get("tokens") or reader.config.capacity // 4
             found = reader.recall(question, min(budget, reader.config.capacity // 2))
             # A pot that still holds all needs no passages to answer; who asks for them gets them.
-            found = found or search(reader.archive, [question], budget, lambda text: _count(reader, text))
+            encode = reader.tokenizer.encode
+            found = found or search(reader.archive, [question], budget, lambda text: len(encode(text)))
         return {"pot": given["pot"], "passages": [_placed(passage) for passage in found]}
 
     def close(self) -> None:
@@ -222,10 +210,6 @@ def _question(given: dict[str, Any]) -> str:
     if not question:
         raise InputError("the question is empty", field="question", remedy="ask something")
     return question
-
-
-def _count(reader: "Reader", text: str) -> int:
-    return len(reader.tokenizer.encode(text))
 
 
 def _placed(passage: "Passage") -> dict[str, Any]:

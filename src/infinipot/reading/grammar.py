@@ -79,8 +79,7 @@ class Constraint:
             told = torch.frombuffer(bytearray(self._matcher.compute_logit_bias()), dtype=torch.uint8)
             allowed[: len(told)] = told[: len(allowed)].bool()
             allowed[self._control] = False
-        may_end = self._matcher.is_accepting()
-        allowed[self._stops] = may_end
+        allowed[self._stops] = self._matcher.is_accepting()
         if not allowed.any():
             self.problem = (
                 self.problem or self._matcher.get_error() or "no token of the model goes on from here"

@@ -7,8 +7,8 @@ from infinipot.reading.plan import BLOCK
 from infinipot.reading.session import PotSession
 
 
-def take_in(session: PotSession, opening: list[int], stream: Iterable[Sequence[int]]) -> Iterator[int]:
-    """Read a prompt's opening and tokens as they come; yield after every forward how many are waiting.
+def take_in(session: PotSession, opening: list[int], stream: Iterable[Sequence[int]]) -> Iterator[None]:
+    """Read a prompt's opening and tokens as they come; yield after every forward.
 
     Only tokens of the stream count as read. What is still waiting at the end, because a policy observes it
     together with the question, becomes the session's pending tokens.
@@ -21,10 +21,10 @@ def take_in(session: PotSession, opening: list[int], stream: Iterable[Sequence[i
         waiting.extend(ids)
         while len(waiting) > session.space + held + ahead:
             prompt_left = _take(session, waiting, held, prompt_left)
-            yield len(waiting)
+            yield
     while len(waiting) > held:
         prompt_left = _take(session, waiting, held, prompt_left, ends=True)
-        yield len(waiting)
+        yield
     started = time.perf_counter()
     session.keep_pace(last=True)
     state = session.state

@@ -19,7 +19,6 @@ class Progress:
     fill: int
     capacity: int | None  # None where nothing bounds the fill
     seconds: float
-    waiting: int = 0  # tokens of the text that are there and not read yet
 
 
 class TextProgress:

@@ -153,16 +153,16 @@ class Reader:
         if self.session.state.in_dialogue:  # text after a reply begins the user's next turn
             opening += self.frame.turn_before
         before = self.tokens_read
-        for waiting in take_in(self.session, opening, stream):
-            yield self.progress(waiting)
+        for _ in take_in(self.session, opening, stream):
+            yield self.progress()
         if self.archive is not None:
             self.archive.note_tokens(before, self.tokens_read - before)
 
-    def progress(self, waiting: int = 0) -> Progress:
+    def progress(self) -> Progress:
         """Return where reading stands."""
         pot, state = self.pot, self.session.state
         capacity = None if self.session.mode.grows else pot.capacity
-        return Progress(state.tokens_read, pot.cycles, pot.fill, capacity, state.seconds, waiting)
+        return Progress(state.tokens_read, pot.cycles, pot.fill, capacity, state.seconds)
 
     def ask(self, question: str, generation: Generation = GREEDY, recall: int | None = None) -> Answer:
         """Answer a question; the pot stays as it was, so questions do not see each other.

@@ -91,14 +91,14 @@ class Finder:
                     continue
                 yield self._file(path, shown)
             except (InputError, ConfigError) as error:
-                refused.append(error)
+                problem = str(error) if isinstance(error, ConfigError) else error.problem
+                refused.append(label(problem, 400))
             found += 1
         if refused:
-            first = _problem(refused[0])
             if len(refused) == found:
-                raise InputError(f"nothing in {label(name)} can be read, such as: {first}")
+                raise InputError(f"nothing in {label(name)} can be read, such as: {refused[0]}")
             count = f"{len(refused):,} of {found:,} files of {label(name)} are left out"
-            self.tell(f"{count}: {first}" if len(refused) == 1 else f"{count}, such as: {first}")
+            self.tell(f"{count}{'' if len(refused) == 1 else ', such as'}: {refused[0]}")
 
     def _file(self, path: Path, shown: str) -> Document:
         check_regular(path)
@@ -207,7 +207,3 @@ def in_parts(pieces: Iterable[str], parts: Sequence[isolated.Part]) -> Iterator[
 def _is_empty(path: Path) -> bool:
     with failing_to(f"read {path}", kind=InputError):
         return not path.stat().st_size
-
-
-def _problem(error: InfiniPotError) -> str:
-    return label(str(error) if isinstance(error, ConfigError) else error.problem, 400)

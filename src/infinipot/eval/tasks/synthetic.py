@@ -157,7 +157,8 @@ class FrequentWords(Synthetic):
 
     def draw(self, trial: Trial) -> Drawn:
         """Draw coded words."""
-        coded = dict.fromkeys(_code(trial.source) for _ in range(max(10, trial.length // 50)))
+        letters = partial(trial.source.choices, string.ascii_lowercase, k=LETTERS)
+        coded = dict.fromkeys("".join(letters()) for _ in range(max(10, trial.length // 50)))
         build = partial(_coded, ["...", *coded], trial.source.random())
         return Drawn("", tuple(coded)[:3], partial(fitted, build, LEAST))
 
@@ -172,10 +173,6 @@ def pairs(source: random.Random, size: int) -> list[str]:
     """Draw different pairs of words, such as needle-winter."""
     drawn = source.sample(range(len(words()) ** 2), size)
     return [f"{words()[one // len(words())]}-{words()[one % len(words())]}" for one in drawn]
-
-
-def _code(source: random.Random) -> str:
-    return "".join(source.choices(string.ascii_lowercase, k=LETTERS))
 
 
 def _numbered(drawn: list[str], often: int, rarely: int, seed: float, size: int) -> str:

@@ -44,11 +44,6 @@ class Grouped:
         """What two weights must share to be multiplied at once."""
         return self.bits, self.group, self.least is None, self.scale.dtype, self.shape[1]
 
-    @property
-    def nbytes(self) -> int:
-        """Bytes of it all."""
-        return self.data.nbytes + self.scale.nbytes + (0 if self.least is None else self.least.nbytes)
-
     def rows(self, places: Tensor) -> "Grouped":
         """Return the weight's rows at these places."""
         least = None if self.least is None else self.least[:, places]

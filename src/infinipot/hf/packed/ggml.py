@@ -73,7 +73,6 @@ _SIGNATURES: dict[str, tuple[Any, ...]] = {  # the result, then the arguments
     "ggml_backend_cpu_buffer_from_ptr": (c_void_p, c_void_p, c_size_t),
     "ggml_backend_tensor_alloc": (c_int, c_void_p, c_void_p, c_void_p),
     "ggml_quantize_chunk": (c_size_t, c_int, c_void_p, c_void_p, *(c_int64,) * 3, c_void_p),
-    "ggml_cpu_has_avx2": (c_int,),
     **{f"dequantize_row_{name}": (None, c_void_p, c_void_p, c_int64) for name in UNPACK.values()},
 }
 

@@ -42,7 +42,6 @@ class ResponseObject:
 
     def __init__(self, model: str, asked: ResponsesBody) -> None:
         told = asked.model_dump(exclude_none=True, by_alias=True)
-        choice = told.get("tool_choice", "auto")
         self.object: Object = {
             "id": f"resp_{secrets.token_hex(16)}",
             "object": "response",
@@ -59,7 +58,7 @@ class ResponseObject:
             "store": False,
             "temperature": asked.temperature or 0.0,
             "text": told.get("text") or {"format": {"type": "text"}},
-            "tool_choice": choice,
+            "tool_choice": told.get("tool_choice", "auto"),
             "tools": [{"strict": False, "parameters": {}, **tool} for tool in told.get("tools", ())],
             "top_p": 1.0 if asked.top_p is None else asked.top_p,
             "truncation": "disabled",
@@ -90,8 +89,7 @@ class ResponseObject:
     def _text(self, text: str) -> Iterator[Sent]:
         if self._message is None:
             yield from self._open()
-        part = self._part()
-        part["text"] += text
+        self._part()["text"] += text
         yield self._event("response.output_text.delta", **self._place(), delta=text, logprobs=[])
 
     def _open(self) -> Iterator[Sent]:

@@ -89,8 +89,4 @@ def _answer(readers: Sequence[Reader], captures: bool, given_up: Callable[[], bo
 
 
 def _halves(least: int) -> list[int]:
-    sizes, size = list[int](), BLOCK // 2
-    while size >= least:
-        sizes.append(size)
-        size //= 2
-    return sizes
+    return [size for times in range(1, BLOCK.bit_length()) if (size := BLOCK >> times) >= least]

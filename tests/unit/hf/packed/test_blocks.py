@@ -109,7 +109,6 @@ def test_embedding_looks_up_rows() -> None:
     ids = torch.tensor([[5, 95, 5, 0]])
     assert torch.equal(PackedEmbedding(blocks)(ids), unpacked(blocks)[ids])
     assert torch.equal(PackedEmbedding(blocks, torch.tensor(3.0))(ids), 3 * unpacked(blocks)[ids])
-    assert torch.equal(blocks.at(torch.tensor([0, 513])), unpacked(blocks).reshape(-1)[[0, 513]])
 
 
 def test_heads_likeliest_tokens_are_exact() -> None:
