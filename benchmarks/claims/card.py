@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import lzma
+import re
+from datetime import datetime, timedelta
 from functools import partial
+from statistics import median
 
 from claims.checks import Says
-from claims.raw import document
+from claims.raw import RESULTS, document
 
 GB = 1e9
 
@@ -54,3 +58,21 @@ def _served(says: partial[None]) -> None:
     says(words, *sizes, holds=all(one["within_bound"] for one in held))
     each = [one["first_p50_s"] / one["requests"] for one in again]
     says("some {:.2f} s each, one after the other", round(sum(each) / 2 * 20) / 20)
+    _beside(says)
+
+
+def _beside(says: partial[None]) -> None:
+    """A text of a million tokens beside answers, by the server's log; and whole caches."""
+    line = re.compile(r"(\S+ \S+) POST (\S+) 20[01] (\d+) ms")
+    with lzma.open(RESULTS / "load-card-8b-fair.log.xz", "rt") as file:
+        found = [(datetime.fromisoformat(m[1]), m[2], int(m[3])) for m in map(line.match, file) if m]
+    ((end, _, took),) = (one for one in found if "pots" in one[1])
+    begin = end - timedelta(milliseconds=took)
+    asked = [(at - timedelta(milliseconds=ms), at, ms / 1000) for at, name, ms in found if "chat" in name]
+    before = median(seconds for _, at, seconds in asked if at < begin)
+    meanwhile = median(seconds for start, at, seconds in asked if start > begin and at < end)
+    says("were read in {:.1f} s;", took / 1000)
+    says("took {:.1f} s before and {:.1f} s meanwhile,", before, meanwhile)
+    whole = document("load-card-8b-whole.json")["whole"]
+    says("holds {} of the {} texts, then memory runs out", whole["users"], whole["of"])
+    says("all would take {:.0f} GB.", whole["needed_for_all_bytes"] / GB)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import re
-
 from claims.checks import Says
 from claims.raw import chance, document, rows_of
 from infinipot.models.catalog import find
@@ -60,18 +58,12 @@ def claimed(says: Says) -> None:
     says(PAGE, "at a time, {:.1f} ({:.1f} below to {:.1f} above)", *told[2])
 
     many = document("load-card-8b.json")["many"]
-    row = next(
-        row
-        for row in document("bench-llama-3-8b-h200.json")["rows"]
-        if (row["system"], row["length"]) == ("transformers", 2**20)
-    )
-    needs = re.search(r"its cache needs ([\d.]+) GB", row["failed"])
-    assert needs
     held, rate = many["memory"]["most_bytes"] / 1e9, many["again_1"]["tokens_s_all_answering"]
     words = "{} users' texts of 2K to 1M tokens | {:.1f} GB in all, {:,.0f} tokens/s while all answer;"
     says(PAGE, words, many["texts"]["answered"], held, rate)
     says(PAGE, "in one moment, the median waits {:.1f} s |", many["again_1"]["first_p50_s"])
-    says(PAGE, "| one whole cache of 1M tokens: {:.0f} GB |", float(needs[1]))
+    whole = document("load-card-8b-whole.json")["whole"]
+    says(PAGE, "| in whole caches {} of the {}, then memory runs out |", whole["users"], whole["of"])
 
     facts = rows_of("recall/facts-128k")
     cells = "infinipot 4096 recall=1024 general", "infinipot 4096 general", "passages 4096 recall=1024"
