@@ -9,6 +9,7 @@ import triton.language as tl
 from torch import Tensor
 
 from infinipot.core.columns import ROUNDED
+from infinipot.core.cuda.slot_kernels import move
 
 STRIDE = tl.constexpr(len(ROUNDED))
 KEYS, VALUES, KEY_SCALE, VALUE_SCALE, SOURCE, NOVELTY, SUMMED = (
@@ -158,22 +159,12 @@ def _keep_rounded(
             tl.debug_barrier()
             tl.store(rows + place[:, None] * D + column, found, mask=here[:, None])
         else:
-            first = tl.load(at + KEY_SCALE).to(tl.pointer_type(tl.float32)) + inner * capacity
-            second = tl.load(at + VALUE_SCALE).to(tl.pointer_type(tl.float32)) + inner * capacity
-            source = tl.load(at + SOURCE).to(tl.pointer_type(tl.int64)) + inner * capacity
-            novelty = tl.load(at + NOVELTY).to(tl.pointer_type(tl.float32)) + inner * capacity
-            a, b = tl.load(first + slot, mask=here), tl.load(second + slot, mask=here)
-            text, novel = tl.load(source + slot, mask=here), tl.load(novelty + slot, mask=here)
-            tl.debug_barrier()
-            tl.store(first + place, a, mask=here)
-            tl.store(second + place, b, mask=here)
-            tl.store(source + place, text, mask=here)
-            tl.store(novelty + place, novel, mask=here)
+            move(at + KEY_SCALE, tl.float32, inner * capacity, slot, place, here)
+            move(at + VALUE_SCALE, tl.float32, inner * capacity, slot, place, here)
+            move(at + SOURCE, tl.int64, inner * capacity, slot, place, here)
+            move(at + NOVELTY, tl.float32, inner * capacity, slot, place, here)
             if RUNNING:
-                running = tl.load(at + SUMMED).to(tl.pointer_type(tl.float32)) + inner * capacity
-                summed = tl.load(running + slot, mask=here)
-                tl.debug_barrier()
-                tl.store(running + place, summed, mask=here)
+                move(at + SUMMED, tl.float32, inner * capacity, slot, place, here)
         start += N
 
 

@@ -56,6 +56,15 @@ def append(keys: Tensor, values: Tensor, into: list[Tensor], clock: Tensor, fill
 
 
 @triton.jit
+def move(address, KIND: tl.constexpr, begin, slot, place, here):
+    """Move a block of a column's numbers to their places: all are read before any is written."""
+    column = tl.load(address).to(tl.pointer_type(KIND)) + begin
+    found = tl.load(column + slot, mask=here)
+    tl.debug_barrier()
+    tl.store(column + place, found, mask=here)
+
+
+@triton.jit
 def _keep(
     table, slots, cos, sin, anchored, count, capacity, max_anchors,
     KIND: tl.constexpr, RUNNING: tl.constexpr, BH: tl.constexpr, D: tl.constexpr, N: tl.constexpr,
@@ -111,17 +120,10 @@ def _keep(
             tl.debug_barrier()
             tl.store(values + place[:, None] * D + column, value, mask=here[:, None])
         else:
-            source = tl.load(at + SOURCE).to(tl.pointer_type(tl.int64)) + inner * capacity
-            novelty = tl.load(at + NOVELTY).to(tl.pointer_type(tl.float32)) + inner * capacity
-            found, novel = tl.load(source + slot, mask=here), tl.load(novelty + slot, mask=here)
-            tl.debug_barrier()
-            tl.store(source + place, found, mask=here)
-            tl.store(novelty + place, novel, mask=here)
+            move(at + SOURCE, tl.int64, inner * capacity, slot, place, here)
+            move(at + NOVELTY, tl.float32, inner * capacity, slot, place, here)
             if RUNNING:
-                running = tl.load(at + SUMMED).to(tl.pointer_type(tl.float32)) + inner * capacity
-                summed = tl.load(running + slot, mask=here)
-                tl.debug_barrier()
-                tl.store(running + place, summed, mask=here)
+                move(at + SUMMED, tl.float32, inner * capacity, slot, place, here)
         start += N
 
 
