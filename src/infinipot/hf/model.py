@@ -86,7 +86,8 @@ class HFModel:
 
         The first tokens do not count: everything attends to them, and their keys are like no others.
         """
-        some = torch.linspace(1, self.vocabulary - 1, FIRST + COMMON, device=self.device).long()[None]
+        spread = torch.linspace(1, self.vocabulary - 1, FIRST + COMMON, dtype=torch.float32)
+        some = spread.long()[None].to(self.device)
         recorder = _Recorder()
         with self._turn, still(self.decoder, self.config, FIRST + COMMON):
             self.decoder(input_ids=some, past_key_values=recorder, use_cache=True)

@@ -25,4 +25,4 @@ class RandomSample(ScoredPolicy):
         mixed = (evidence.source + 1 + 0x9E3779B9 * self.seed) & LOW  # a hash of 32 bits (Murmur's finaliser)
         for factor in (0x85EBCA6B, 0xC2B2AE35):
             mixed = ((mixed ^ (mixed >> 16)) * factor) & LOW
-        return (mixed ^ (mixed >> 16)).double()
+        return ((mixed ^ (mixed >> 16)) >> 8).float()  # exact in 24 bits; Apple's chips have no float64
