@@ -15,7 +15,7 @@ from infinipot.common.out_of_memory import out_of_memory
 from infinipot.common.sizes import short
 from infinipot.hf import plain
 from infinipot.models import memory
-from infinipot.reading.decode import decode_capture_failure
+from infinipot.reading.decode import GRAPHS
 from infinipot.reading.plan import BLOCK
 from infinipot.reading.reader import Reader
 from infinipot.reading.sampling import Generation
@@ -169,7 +169,7 @@ def engine(reader: Reader) -> str:
         return f"plain: {reader.session.capture_obstacle}"
     if reader.session.graphs.reason:
         return f"reading plain: {reader.session.graphs.reason}"
-    why = decode_capture_failure(reader.model)
+    why = GRAPHS[reader.model].reason if reader.model in GRAPHS else ""
     return f"decoding plain: {why}" if why else "captured"
 
 

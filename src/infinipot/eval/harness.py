@@ -224,10 +224,8 @@ def recipe_of(name: str, given: Given) -> Recipe:
     """Make a recipe of what stood in `--model_args`, texts or numbers."""
     preset, options = find(name), dict[str, Any]()
     if preset.mode.prompt == "passages":
-        remedy = "use `infinipot eval`, or another recipe"
-        raise ConfigError(
-            "recipe 'passages' reads no text that could be scored", field="recipe", remedy=remedy
-        )
+        problem, remedy = "reads no text that could be scored", "use `infinipot eval`, or another recipe"
+        raise ConfigError(f"recipe 'passages' {problem}", field="recipe", remedy=remedy)
     for key, value in ((key, str(value)) for key, value in given.items() if value is not None):
         if key not in (*SIZES, "catalyst", *preset.knobs, *preset.fixed):
             names = (*OWN, *DECLARED, *preset.knobs)

@@ -67,7 +67,9 @@ def load(
             choice = choose_what_fits(place, kind, index, count, memory.available(str(place)))
         needed = choice.bytes(count, kind.itemsize, index)
         how = choice.how or str(kind).removeprefix("torch.")
-        _check_fit(name, needed, how, place, _advice(name, kind))
+        # Before the machine begins to swap: weights pass through the host's memory on their way to a device.
+        for on in ("cpu", str(place)) if place.type == "cuda" else ("cpu",):
+            memory.require(name, needed, memory.available(on), _advice(name, kind), how=f" in {how}")
     try:
         model, tokenizer, sample = read_model(name, source, kind, choice, place)
         model = model.to(place)
@@ -149,13 +151,6 @@ def _measured(name: str, source: Path | None) -> tuple[str, Callable[[float], in
     with foreign(f"cannot read {source / 'config.json'}"):
         config = json.loads((source / "config.json").read_text("utf-8"))
     return str(config.get("model_type", "")), lambda itemsize: memory.folder_bytes(source, itemsize), None
-
-
-def _check_fit(name: str, weights: int, how: str, device: torch.device, advice: str) -> None:
-    """Refuse a model that cannot fit before the machine begins to swap or the system kills this process."""
-    # The weights pass through the host's memory on their way to any device.
-    for place in ("cpu", str(device)) if device.type == "cuda" else ("cpu",):
-        memory.require(name, weights, memory.available(place), advice, how=f" in {how}")
 
 
 def _hub_bytes(name: str, itemsize: float) -> int:

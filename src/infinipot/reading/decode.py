@@ -47,11 +47,6 @@ def _for(sequence: Sequence) -> Iterator[None]:
         raise SequenceError(sequence) from error
 
 
-def decode_capture_failure(model: Model) -> str:
-    """Why decoding with this model is not captured any more; empty where it is, or was not tried."""
-    return GRAPHS[model].reason if model in GRAPHS else ""
-
-
 class StepGroup:
     """Sequences whose pots are written together."""
 

@@ -45,9 +45,6 @@ class HeldWords:
         # Which of the first ids stay, and when that is known.
         self._look: tuple[Tensor, torch.cuda.Event | None] | None = None
 
-    def __len__(self) -> int:
-        return len(self.ids)
-
     def add(self, tokens: Iterable[int], pot: Pot) -> None:
         """Take note of tokens written into the pot."""
         before = len(self.ids)

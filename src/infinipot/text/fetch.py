@@ -68,9 +68,8 @@ def fetch(url: str, out: BinaryIO, bounds: Bounds = USUAL) -> Fetched:
             if response.status not in _MOVED or not (moved := response.headers.get("Location")):
                 return _taken(response, url, out, bounds, until)
             asked = urljoin(asked, _as_sent(moved))
-    raise InputError(
-        f"{label(url)} leads on more than {bounds.redirects} times", remedy="give the last address"
-    )
+    problem = f"{label(url)} leads on more than {bounds.redirects} times"
+    raise InputError(problem, remedy="give the last address")
 
 
 def _parsed(url: str) -> SplitResult:
@@ -129,10 +128,9 @@ def _connected(url: SplitResult, bounds: Bounds, until: float) -> Iterator[http.
         plain = _answering(addresses, port, until)
         try:
             plain.settimeout(_left(until))
-            secure = url.scheme == "https"
-            connection.sock = (
-                ssl.create_default_context().wrap_socket(plain, server_hostname=host) if secure else plain
-            )
+            connection.sock = plain
+            if url.scheme == "https":
+                connection.sock = ssl.create_default_context().wrap_socket(plain, server_hostname=host)
         except BaseException:
             plain.close()
             raise
@@ -192,9 +190,8 @@ def _taken(
 ) -> Fetched:
     """Write a response's body, if there is one and the body is not too large."""
     if response.status != http.HTTPStatus.OK:
-        raise InputError(
-            f"{label(url)} cannot be read: its server says {response.status} {label(response.reason, 60)}"
-        )
+        said = f"{response.status} {label(response.reason, 60)}"
+        raise InputError(f"{label(url)} cannot be read: its server says {said}")
     if response.headers.get("Content-Encoding", "identity").lower() != "identity":
         raise InputError(f"{label(url)} comes compressed, though that was not asked for", remedy=_BY_HAND)
     size = int(response.headers.get("Content-Length") or 0)

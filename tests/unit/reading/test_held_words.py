@@ -45,7 +45,7 @@ def test_what_is_held_stands_where_it_stood(limit: int, monkeypatch: pytest.Monk
         shown |= set(range(word.start, word.end))
     assert shown == {place - opening for place in held if place >= opening}
     if limit == 50:
-        assert len(one.session.held_words) < 2 * one.pot.slots
+        assert len(one.session.held_words.ids) < 2 * one.pot.slots
     assert words_of(one.state(), one.tokenizer, opening) == one.words()
 
 
@@ -74,7 +74,7 @@ def test_answers_are_traced_too_and_a_fork_is_its_own() -> None:
     list(one.answer("?", Generation(1)))
     ids = one.session.held_words.ids.tolist()
     assert ids[len(one.frame.opening) :][: 6 + len(said)] == [*b"abcdef", *said]
-    assert len(twin.session.held_words) == len(one.frame.opening) + 3
+    assert len(twin.session.held_words.ids) == len(one.frame.opening) + 3
     assert one.session.held_words.total == one.pot.tokens
 
 

@@ -61,9 +61,8 @@ class FactsTask:
 
     def __post_init__(self) -> None:
         if self.hay is None and any(self.lengths):
-            raise ConfigError(
-                "facts are planted in texts", field="hay", remedy="give `hay` a folder of books"
-            )
+            problem, remedy = "facts are planted in texts", "give `hay` a folder of books"
+            raise ConfigError(problem, field="hay", remedy=remedy)
         _ = self._file, self._hay.files  # what is not there is told now, not in the middle of a run
 
     def describe(self) -> dict[str, Any]:

@@ -86,13 +86,8 @@ def plain_linear(modules: list[Any]) -> bool:
     """Plain linear modules of one input, device and type, that nothing hangs on."""
     if not all(type(module) is nn.Linear and type(module.weight.data) is Tensor for module in modules):
         return False
-    if any(is_hooked(module) for module in modules):
+    # private: neither torch nor accelerate has a public word for what hangs on a module and runs with it
+    if any(m._forward_hooks or m._forward_pre_hooks or hasattr(m, "_hf_hook") for m in modules):
         return False
     kinds = {(m.in_features, m.weight.device, m.weight.dtype, m.bias is None) for m in modules}
     return len(kinds) == 1
-
-
-def is_hooked(module: nn.Module) -> bool:
-    """Say whether something hangs on a module that runs with it."""
-    # private: neither torch nor accelerate has a public word for it
-    return bool(module._forward_hooks or module._forward_pre_hooks or hasattr(module, "_hf_hook"))

@@ -30,9 +30,8 @@ async def completions(caller: Caller, asked: CompletionBody) -> Response:
     caller.service.check_model(asked.model)
     text = asked.prompt if isinstance(asked.prompt, str) else asked.prompt[0]
     every = asked.wanted(caller.service.settings.max_tokens)
-    return await _answer(
-        caller, asked, [requests.CompletionRequest(caller.tenant, text, one) for one in every]
-    )
+    wanted = [requests.CompletionRequest(caller.tenant, text, one) for one in every]
+    return await _answer(caller, asked, wanted)
 
 
 async def _answer(caller: Caller, asked: AnswerBody, wanted: Sequence[requests.Request]) -> Response:

@@ -1,5 +1,6 @@
 """The form an answer must have, and the functions it may call: what a request says of them, as a grammar."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal
 
@@ -47,17 +48,17 @@ class Function(Body):
     parameters: Schema | None = None
     strict: bool | None = None
 
+    def told(self) -> dict[str, Any]:
+        """Return what the model is told."""
+        about = self.model_dump(exclude_none=True, exclude={"strict", "type"})
+        return {"type": "function", "function": {"name": self.name, "description": "", **about}}
+
 
 class Tool(Body):
     """A function as chat has it."""
 
     type: Literal["function"]
     function: Function
-
-    def told(self) -> dict[str, Any]:
-        """Return what the model is told."""
-        about = self.function.model_dump(exclude_none=True, exclude={"strict"})
-        return {"type": "function", "function": {"name": self.function.name, "description": "", **about}}
 
 
 class FunctionChoice(Body):
@@ -86,10 +87,12 @@ ANY_TEXT = Offer()
 
 
 def offer(
-    tools: Tools, choice: str, parallel: bool | None, strict: bool = False, schema: Schema | None = None
+    functions: Iterable[Function], choice: str, parallel: bool | None, schema: Schema | None = None
 ) -> Offer:
     """Return what an answer may be; `choice` is none, auto, required, or the name of one of the functions."""
-    names = [tool["function"]["name"] for tool in tools]
+    known = list(functions)
+    tools, names = [one.told() for one in known], [one.name for one in known]
+    strict = any(one.strict for one in known)
     if len({*names}) < len(names):
         raise InputError("two tools have one name: name each otherwise")
     one, offered = parallel is False, () if choice == "none" else tools

@@ -7,7 +7,7 @@ from pydantic import Tag as Tagged
 
 from infinipot.errors import InputError
 from infinipot.server.http.body import Body, Catalyst, Name, Text, Whole
-from infinipot.server.http.formats import Function, JsonSchema, Offer, ResponseFormat, Schema, Tool, offer
+from infinipot.server.http.formats import Function, JsonSchema, Offer, ResponseFormat, Schema, offer
 from infinipot.server.http.schema import MOST_TOOLS, AnswerBody, StreamOptions
 from infinipot.server.scheduler.requests import Call, ChatRequest, Message
 from infinipot.server.scheduler.tool_calls import as_text
@@ -137,12 +137,9 @@ class ResponsesBody(Body):
         named, choice = self.tool_choice, "auto"
         if named is not None:
             choice = named.name if isinstance(named, FlatChoice) else named
-        functions = [Function(**tool.model_dump(exclude={"type"})) for tool in self.tools or ()]
-        tools = [Tool(type="function", function=function).told() for function in functions]
-        strict = any(function.strict for function in functions)
         form = self.text.format if self.text is not None else None
         schema = None if form is None else form.schema_wanted()
-        return offer(tools, choice, self.parallel_tool_calls, strict, schema)
+        return offer(self.tools or (), choice, self.parallel_tool_calls, schema)
 
     def _messages(self) -> list[Message]:
         """Return the conversation; calls that follow each other are one answer's."""

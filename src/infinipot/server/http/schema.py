@@ -146,10 +146,9 @@ class ChatBody(AnswerBody):
         named, choice = self.tool_choice, "auto"
         if named is not None:
             choice = named.function.name if isinstance(named, ToolChoice) else named
-        tools = [tool.told() for tool in self.tools or ()]
-        strict = any(tool.function.strict for tool in self.tools or ())
+        functions = (tool.function for tool in self.tools or ())
         schema = None if self.response_format is None else self.response_format.schema_wanted()
-        offered = offer(tools, choice, self.parallel_tool_calls, strict, schema)
+        offered = offer(functions, choice, self.parallel_tool_calls, schema)
         messages = [message.plain() for message in self.messages]
         every = self.wanted(most, offered)
         keep = self.keep and len(every) == 1  # which of several the next turn goes on from is not known

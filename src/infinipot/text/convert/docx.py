@@ -130,9 +130,8 @@ def _parsed(document: Zip, member: str, target: Target) -> Iterator[None]:
             parser.close()
     except (ET.ParseError, _DoctypeError) as error:
         why = "it declares entities" if isinstance(error, _DoctypeError) else str(error)
-        raise InputError(
-            f"{document.document} is damaged ({member}: {why})", remedy="save it again"
-        ) from error
+        problem = f"{document.document} is damaged ({member}: {why})"
+        raise InputError(problem, remedy="save it again") from error
 
 
 def _own(tag: str) -> str:
