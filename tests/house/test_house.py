@@ -13,7 +13,7 @@ from doc_pages import DOCS, every_command
 from house.sources import ROOT, files, flags_in_messages, private_names, raw_state
 
 PRIVATE_NAMES, RAW_STATE, FLAGS = 0, 0, 0
-LONGEST_FILE, ALL_LINES = 299, 27_646
+LONGEST_FILE, ALL_LINES = 299, 27_637
 
 LIBRARIES = {  # private names of other people's libraries, each with the reason that no public one does
     r"torch\.ops\.aten\._scaled_dot_product_\w+": "returns the log-sum-exp beside the output",
@@ -21,6 +21,7 @@ LIBRARIES = {  # private names of other people's libraries, each with the reason
     r"torch\.cpu\._is_\w+_supported": "what a processor can do has no public name",
     r"torch\._dynamo(\.\w+)*": "the public torch.compiler has neither reset of limits nor their sizes",
     r"torch\._scaled_mm": "products of 8-bit floats with scales have no public name yet",
+    r"torch\._int_mm": "products of 8-bit whole numbers have no public name",
     r"\w+\._forward_(pre_)?hooks": "torch has no public question whether a module has hooks",
 }
 

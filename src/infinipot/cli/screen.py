@@ -2,6 +2,7 @@
 
 import json
 import sys
+from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from itertools import pairwise
@@ -30,17 +31,21 @@ def watch_reading(reader: "Reader", text: "Text", label: str = "reading") -> Non
     """Read a text to its end, under a bar where a person is watching; say what a long one will take."""
     estimate = Estimate(text.total, before := reader.progress())
     part = TextProgress(reader.tokenizer, reader.archived(text.pieces))
-    steps = reader.reading_tokens(part.tokens())
-    passes = ((step, part.read(step.tokens_read - before.tokens_read)) for step in steps)
+
+    def passes() -> Iterator[tuple[Progress, int]]:
+        for step in reader.reading_tokens(part.tokens()):
+            characters = part.read(step.tokens_read - before.tokens_read)
+            if line := estimate.after(step, characters):
+                note(line)
+            yield step, characters
+
     if not sys.stderr.isatty():
-        for step, characters in passes:
-            tell(estimate.after(step, characters))
+        deque(passes(), maxlen=0)
         return
     share = () if text.total is None else ("{task.percentage:>3.0f}%", LEFT, "left ")
     with bars("{task.description}", BAR, *share, "{task.fields[state]}", ELAPSED, **BRIEF) as shown:
         task = shown.add_task(label, total=text.total, state="")
-        for step, characters in passes:
-            tell(estimate.after(step, characters))
+        for step, characters in passes():
             state = _state(step, reader, shown.console.width)
             shown.update(task, completed=characters, state=state)
 
@@ -128,12 +133,6 @@ def megabytes(count: int) -> str:
 def note(text: str) -> None:
     """Say something beside the answer: dim, and on standard error."""
     print(f"\x1b[2m{text}\x1b[0m" if sys.stderr.isatty() else text, file=sys.stderr)
-
-
-def tell(text: str) -> None:
-    """Say something beside the answer, if there is something to say."""
-    if text:
-        note(text)
 
 
 def say(as_json: bool, document: dict[str, Any], line: str) -> None:

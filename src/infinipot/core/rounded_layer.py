@@ -99,10 +99,8 @@ class RoundedLayer(PotLayer):
 
     def _widen(self, into: Buffer, end: int) -> None:
         """Put the first `end` slots into a buffer, each key at its slot's position."""
-        angles = self._angles(slice(0, end))
-        wide_keys(
-            into.keys[:, :, :end], self.keys[:, :, :end], self.key_scale[:, :, :end], self.offset, *angles
-        )
+        held = self.keys[:, :, :end], self.key_scale[:, :, :end], self.offset
+        wide_keys(into.keys[:, :, :end], *held, *self._angles(slice(0, end)))
         into.values[:, :, :end] = self.values[:, :, :end] * self.value_scale[:, :, :end, None]
 
     def write_at(self, place: Tensor, keys: Tensor, values: Tensor) -> tuple[Tensor, Tensor]:

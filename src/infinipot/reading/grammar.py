@@ -81,9 +81,8 @@ class Constraint:
             allowed[self._control] = False
         allowed[self._stops] = self._matcher.is_accepting()
         if not allowed.any():
-            self.problem = (
-                self.problem or self._matcher.get_error() or "no token of the model goes on from here"
-            )
+            stuck = "no token of the model goes on from here"
+            self.problem = self.problem or self._matcher.get_error() or stuck
             allowed[self._stops] = True
         return allowed
 
