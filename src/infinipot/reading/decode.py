@@ -142,6 +142,7 @@ class DecodeBatch:
     def step(self) -> list[tuple[Sequence, int | None]]:
         """Write the last tokens, and return the next of every sequence; None for one that has ended.
 
+        A sequence whose prompt is not all written has none yet: the prompt's next token is its next one.
         A step that raised, for want of memory say, can be made again, without a sequence if need be: the
         others say what they would have said.
         """
@@ -149,11 +150,15 @@ class DecodeBatch:
         if not self.sequences:
             return []
         chosen = NextTokens(self.sequences)
-        self._tokens = chosen.tokens
+        self._tokens = self._prompted(chosen.tokens)
         self._run_ahead()
         found: list[tuple[Sequence, int | None]] = []
         told = chosen.on_host()
         for row, (one, (token, score)) in enumerate(zip(list(self.sequences), told, strict=True)):
+            if one.unwritten:
+                one.session.set_pending(one.unwritten[0])
+                self._unwritten[one] = (row, one.unwritten.popleft())
+                continue
             if token in one.stop_ids:
                 self.drop(one)
                 found.append((one, None))
@@ -165,10 +170,18 @@ class DecodeBatch:
             found.append((one, token))
         return found
 
+    def _prompted(self, tokens: Tensor) -> Tensor:
+        """The next tokens [N] with those of prompts in their places."""
+        if not any(one.unwritten for one in self.sequences):
+            return tokens
+        told = torch.tensor([one.unwritten[0] if one.unwritten else -1 for one in self.sequences])
+        told = to_device(told, tokens.device)
+        return torch.where(told < 0, tokens, told)
+
     def _run_ahead(self) -> None:
         """Begin the next step at fixed shapes; a sequence whose last token this is takes part for nothing."""
         every, self._ahead = self.sequences, None
-        if all(one.left <= 1 for one in every):
+        if all(one.left <= 1 and not one.unwritten for one in every):
             return
         if any(one.is_full for one in every) or not _at_fixed_shapes(every):
             return

@@ -261,16 +261,19 @@ class Reader:
             yield token
 
     def sequence(
-        self, prompt: Several[int], generation: Generation, final: bool = False, index: int = 0
-    ) -> Sequence:
-        """Write a prompt; return the sequence of its answer, to be decoded alone or with others."""
+        self, prompt: Several[int], generation: Generation, final: bool = False, index: int = 0,
+        later: bool = False,
+    ) -> Sequence:  # fmt: skip
+        """Write a prompt, now or `later`; return the sequence of its answer, decoded alone or with others."""
         constraint = None
         if generation.grammar is not None:  # before the prompt is written: it may be refused
             constraint = generation.grammar.constraint(self.tokenizer, self.model.vocabulary)
-        begun = self.begin_answer(prompt, generation.max_new_tokens, final)
-        return Sequence(self.session, *begun, generation, self.tokenizer.stop_ids, index, constraint)
+        ids = [*self._preamble(), *prompt]
+        begun = begin(self.session, ids, generation.max_new_tokens, final, later)
+        stop_ids, unwritten = self.tokenizer.stop_ids, ids if later else ()
+        return Sequence(self.session, *begun, generation, stop_ids, index, constraint, unwritten)
 
-    def begin_answer(self, prompt: Several[int], most: int, final: bool) -> tuple[Tensor, bool]:
+    def begin_answer(self, prompt: Several[int], most: int, final: bool) -> tuple[Tensor | None, bool]:
         """Write a prompt that an answer of up to `most` tokens follows, as `sequence.begin` does."""
         return begin(self.session, [*self._preamble(), *prompt], most, final)
 

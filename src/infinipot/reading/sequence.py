@@ -1,5 +1,7 @@
 """One answer on its way: which token comes next, how many may follow, whether the answer may fill the pot."""
 
+from collections import deque
+from collections.abc import Sequence as Several
 from dataclasses import dataclass
 
 import torch
@@ -11,11 +13,14 @@ from infinipot.reading.sampling import Generation
 from infinipot.reading.session import PotSession
 
 
-def begin(session: PotSession, prompt: list[int], most: int, final: bool) -> tuple[Tensor, bool]:
+def begin(
+    session: PotSession, prompt: list[int], most: int, final: bool, later: bool = False
+) -> tuple[Tensor | None, bool]:
     """Write a prompt that an answer of up to `most` tokens follows, after making room for both.
 
     Returns the last token's hidden state [1, 1, H], and whether the answer may fill the pot: then nothing of
-    the answer is ever distilled, and nothing can follow it. With `final` nothing will.
+    the answer is ever distilled, and nothing can follow it. With `final` nothing will. A prompt that is
+    written `later` has its room; the hidden state is that of the token before it, if there is one.
     """
     ends = session.state.head_tail
     if ends is not None:
@@ -24,15 +29,16 @@ def begin(session: PotSession, prompt: list[int], most: int, final: bool) -> tup
     exhausts_pot = not session.distils or (final and len(prompt) + most <= session.pot.room)
     if not exhausts_pot:
         room.make_room(session, len(prompt), 1 + len(session.catalyst))
-    hidden = session.write(prompt, scored=not exhausts_pot or session.mode.distil == "prompt")
+    if not later:
+        session.write(prompt, scored=not exhausts_pot or session.mode.distil == "prompt")
     if session.mode.distil == "prompt":
         session.distil(session.config.capacity)
-    if session.decodes_captured:
-        session.pot.reserve(session.pot.fill + most)  # so that nothing moves while answering
+    if session.decodes_captured:  # so that nothing moves while answering
+        session.pot.reserve(session.pot.fill + later * len(prompt) + most)
     state = session.state
     state.in_dialogue, state.head_tail = True, ends
     state.exhausts_pot = exhausts_pot and session.distils
-    return hidden[:, -1:], exhausts_pot
+    return state.last_hidden, exhausts_pot
 
 
 @dataclass(frozen=True)
@@ -45,25 +51,34 @@ class TokenScore:
 
 
 class Sequence:
-    """One answer: the session it is written into, the next token's logits, and how many tokens may follow."""
+    """One answer: the session it is written into, the next token's logits, and how many tokens may follow.
+
+    What is `unwritten` of its prompt is written first, a token at every step of the batch it is decoded in.
+    """
 
     def __init__(
         self,
         session: PotSession,
-        hidden: Tensor,
+        hidden: Tensor | None,
         exhausts_pot: bool,
         wanted: Generation,
         stop_ids: frozenset[int],
         index: int = 0,
         constraint: Constraint | None = None,
+        unwritten: Several[int] = (),
     ) -> None:
         self.session, self.exhausts_pot, self.index = session, exhausts_pot, index
         self.wanted, self.left, self.stop_ids = wanted, wanted.max_new_tokens, stop_ids
-        self.constraint = constraint
+        self.constraint, self.unwritten = constraint, deque(unwritten)
         self.score: TokenScore | None = None  # of the last token, if wanted
-        self.source = wanted.generator(hidden.device)
         self._noise: Tensor | None = None
-        self.logits = session.model.logits(hidden[:, -1])  # [1, V] of the next token
+        model = session.model
+        self.logits = (  # [1, V] of the next token; the very first one has no past
+            torch.zeros(1, model.vocabulary, device=model.device)
+            if hidden is None
+            else model.logits(hidden[:, -1])
+        )
+        self.source = wanted.generator(self.logits.device)
         self.needs_novelty = "novelty" in session.needs and not exhausts_pot
 
     @property

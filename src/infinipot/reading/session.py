@@ -261,6 +261,11 @@ class PotSession:
         # What an answer that fills the pot attended to is never asked; the model's own graphs serve there.
         return exhausts_pot and self.decodes_captured and FixedRows.serves(self.pot)
 
+    @property
+    def joins_batches(self) -> bool:
+        """Say whether a prompt may be written token by token beside other answers, captured as they are."""
+        return self.state.head_tail is None and self.at_fixed_shapes(False) and FixedRows.serves(self.pot)
+
     def advance(self, token: int, exhausts_pot: bool) -> Tensor:
         """Write a token alone, distilling when that fills the pot; return its hidden state [1, 1, H]."""
         full = self.is_full(exhausts_pot)

@@ -72,6 +72,53 @@ def test_the_same_tokens_and_pots_as_one_by_one(fixed: bool, final: bool, tokeni
         assert a.ask("and?", Generation(6)) == b.ask("and?", Generation(6))
 
 
+@pytest.mark.parametrize("fixed", [False, True])
+@pytest.mark.parametrize("wanted", [Generation(30), Generation(9, temperature=0.8, seed=3, logprobs=2)])
+def test_prompts_written_beside_other_answers_are_answered_as_those_written_at_once(fixed, wanted) -> None:
+    """One token of a prompt at every step, whatever the others do, a pot that is empty and full ones."""
+
+    def speaking(later: bool) -> tuple[list[list[int]], list[Reader]]:
+        made = readers("toy", fixed=fixed, tokenizer=Stops)
+        made[0].clear()
+        prompts = [list(f"question {n}?".encode()) * (n + 1) for n in range(len(made))]
+        pairs = enumerate(zip(made, prompts, strict=True))
+        begun = [reader.sequence(prompt, wanted, index=n, later=later) for n, (reader, prompt) in pairs]
+        said: list[list[int]] = [[] for _ in made]
+        batch = decoding.DecodeBatch(begun[:2])
+        for step in range(120):
+            for one in begun[2:] if step == 3 else ():
+                batch.add(one)
+            for one, token in batch.step():
+                said[one.index].append(token)
+        return said, made
+
+    (found, after), (usual, before) = speaking(later=True), speaking(later=False)
+    assert found == usual
+    assert all(found)
+    for a, b in zip(after, before, strict=True):
+        assert a.pot.counters() == b.pot.counters()
+        for column in ("source", "novelty", "keys"):
+            left, right = (getattr(r.pot.pot_layers[1], column)[:, :, : a.pot.fill] for r in (a, b))
+            torch.testing.assert_close(left, right, atol=1e-4, rtol=1e-4)
+        assert a.words() == b.words()
+        assert a.ask("and?", Generation(6)) == b.ask("and?", Generation(6))
+
+
+def test_a_prompt_given_up_half_way_leaves_its_pot_whole() -> None:
+    one, other = readers("toy", fixed=True)[1:3]
+    before = other.pot.tokens
+    batch = decoding.DecodeBatch([one.sequence([65], Generation(20))])
+    half = other.sequence(list(b"a question"), Generation(20), later=True)
+    batch.add(half)
+    for _ in range(5):
+        batch.step()
+    batch.drop(half)
+    assert 4 <= other.pot.tokens - before <= 5 < len(half.unwritten) + 5
+    assert other.pot.pot_layers[0].clock.item() == other.pot.tokens
+    other.ask("fine?", Generation(3))
+    batch.step()
+
+
 @pytest.mark.parametrize("name", ["infinipot", "h2o", "tova", "swa", "full", "truncate", "no-cr-rope"])
 def test_every_kind_of_recipe(name: str) -> None:
     questions = ["what?", "and who was it?", "where?", "why?"]

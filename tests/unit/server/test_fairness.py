@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from infinipot.reading.sampling import Generation
+from infinipot.reading.session import PotSession
 from infinipot.server.scheduler.handlers import LONG as LONG_TEXT
 from infinipot.server.scheduler.queue import FairQueue, expected_waits
 from infinipot.server.scheduler.requests import (
@@ -297,3 +298,25 @@ def test_of_many_who_ask_at_once_the_first_has_an_answer_before_the_last_is_read
     go(work)
     last = max(at for at, tokens in enumerate(seen) if tokens > 1)
     assert 1 in seen[:last]
+
+
+def test_short_prompts_join_the_answers_of_others(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where answers are captured, many who ask at once wait for none of the others: no pass for one alone."""
+    monkeypatch.setattr(PotSession, "joins_batches", True)
+    asked = [chat(f"number {n}?", tenant=f"t{n}", keep=False) for n in range(12)]
+
+    async def work() -> None:
+        async with serving(tmp_path, slots=1) as (scheduler, _):
+            alone = [(await served(scheduler, one))[0] for one in asked]
+        async with serving(tmp_path, slots=16, queue=16) as (scheduler, model):
+            lengths: list[int] = []
+            model.fails = lengths.append
+            model.may.clear()  # all are there before the first is served
+            pending = [asyncio.create_task(served(scheduler, one)) for one in asked]
+            await comes_true(lambda: len(scheduler._accepted()) == len(asked))
+            model.may.set()
+            assert [(await one)[0] for one in pending] == alone
+            assert set(lengths) == {1}
+            assert scheduler.slots.busy == 0
+
+    go(work)

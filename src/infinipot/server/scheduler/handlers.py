@@ -27,6 +27,8 @@ from infinipot.text.documents import stored
 from infinipot.text.files import label
 from infinipot.text.tokenizer import Format, Tools
 
+STEPS = 4  # of decoding for many that take as long as a pass for one short prompt, on a card
+OVERFLOW = "the model's numbers overflow on this text or pot: ask otherwise, or read it again"
 LONG = 100_000  # characters that take some hundredths of a second to be split into tokens
 T = TypeVar("T")
 Steps = Generator[Future[Any] | Sequence | None, Any, T]
@@ -45,6 +47,7 @@ class Running:
     version: str = ""  # names the content of the pot that the request is about
     started: float = field(default_factory=time.monotonic)
     turn: int = 0  # when the request last read, in turns
+    others: int = 0  # requests beside it at that time
     share: float = 0.0  # of its text that is read
     sequence: Sequence | None = None  # its answer, once it has begun
     waits: Future[Any] | None = None  # for the disk
@@ -219,13 +222,17 @@ def _answer(
         yield None
     prompt, recalled = recall.recalling(reader, prompt, question, most) if question else (prompt, {})
     total = cached + prompt.total
-    sequence = reader.sequence(prompt.tail, wanted)
-    if not sequence.logits.amax().isfinite():  # drawing from them would end every answer of the batch
-        raise InputError("the model's numbers overflow on this text or pot: ask otherwise, or read it again")
+    later = len(prompt.tail) <= STEPS * running.others and reader.session.joins_batches
+    sequence = reader.sequence(prompt.tail, wanted, later=later)
     tell(reader.progress(), prompt.total)
     text = AnswerText(reader.tokenizer, (*options.stops, *reader.frame.stop_strings))
     told = AnswerEvents(put, reader.tokenizer, tools, options.one_call)
-    while text.tokens < most and not (text.stopped or told.done) and (token := (yield sequence)) is not None:
+    while text.tokens < most and not (text.stopped or told.done):
+        token = yield sequence
+        if not text.tokens and not sequence.logits.amax().isfinite():
+            raise InputError(OVERFLOW)
+        if token is None:
+            break
         told.tell(text.push(token), sequence.score)
     told.end(text.flush())
     if sequence.constraint is not None and (problem := sequence.constraint.problem):

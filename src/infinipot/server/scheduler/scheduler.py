@@ -202,15 +202,18 @@ class Scheduler:
         """One forward pass for each request that reads; while others answer, in turns, a chunk in all.
 
         A pass of fewer tokens than the smallest chunk counts as one: it takes as long. In a step in which no
-        text is read a question that just came is. Returns how many tokens were read.
+        text is read a question that just came is. A prompt that joins the answers takes no pass. Returns how
+        many tokens were read.
         """
         reading = [one for one in self._running if one.sequence is None and one.waits is None]
         reading, read = [one for one in reading if chunk or one.is_new_question], 0
         for running in sorted(reading, key=lambda one: one.turn):
             running.reader.session.block = chunk or self._pace.least
-            before, running.turn = running.reader.pot.tokens, next(self._turns)
+            pot, running.turn, running.others = running.reader.pot, next(self._turns), len(self._running) - 1
+            before, cycles = pot.tokens, pot.cycles
             self._advance(running, lambda: None)
-            read += max(self._pace.least, running.reader.pot.tokens - before)
+            if (pot.tokens, pot.cycles) != (before, cycles):
+                read += max(self._pace.least, pot.tokens - before)
             answering = answering or running.sequence is not None
             if answering and read >= chunk:
                 break
