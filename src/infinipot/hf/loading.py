@@ -5,7 +5,9 @@ comes with a model is never run. Does not know what a pot is.
 """
 
 import json
+import os
 import re
+import sys
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -30,6 +32,7 @@ from infinipot.models.download import Progress
 from infinipot.text.tokenizer import Format
 
 DTYPES = {"float32": torch.float32, "float16": torch.float16, "bfloat16": torch.bfloat16}
+ALLOCATOR = ("PYTORCH_CUDA_ALLOC_CONF", "PYTORCH_ALLOC_CONF")  # a user's own word counts
 _HUB_ID = re.compile(r"[\w-][\w.-]*/[\w-][\w.-]*")
 
 
@@ -92,6 +95,8 @@ def choose_device(device: str) -> torch.device:
         there.insert(0, "mps")
     if torch.cuda.is_available():
         there = ["cuda", *(f"cuda:{n}" for n in range(torch.cuda.device_count())), *there]
+        if sys.platform == "linux" and not any(name in os.environ for name in ALLOCATOR):
+            os.environ[ALLOCATOR[0]] = "expandable_segments:True"  # torch reads it at its first allocation
     if device == "auto":
         return torch.device(there[0])
     if device in there:

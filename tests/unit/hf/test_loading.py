@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import os
 import shutil
 import warnings
 from pathlib import Path
@@ -168,7 +169,16 @@ def test_devices(monkeypatch: pytest.MonkeyPatch) -> None:
     assert loading.choose_device("auto") == torch.device("mps")
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
+    monkeypatch.setattr(loading.sys, "platform", "linux")
+    for name in loading.ALLOCATOR:
+        monkeypatch.setenv(name, "")
+        monkeypatch.delenv(name)
+    monkeypatch.setenv("PYTORCH_ALLOC_CONF", "backend:native")  # what a user set stays alone
     assert loading.choose_device("auto") == torch.device("cuda")
+    assert "PYTORCH_CUDA_ALLOC_CONF" not in os.environ
+    monkeypatch.delenv("PYTORCH_ALLOC_CONF")
+    assert loading.choose_device("auto") == torch.device("cuda")
+    assert os.environ["PYTORCH_CUDA_ALLOC_CONF"] == "expandable_segments:True"
     assert loading.choose_device("cuda:1") == torch.device("cuda:1")
     with pytest.raises(ConfigError):
         loading.choose_device("cuda:2")
