@@ -7,6 +7,7 @@ from typing import Annotated
 import typer
 
 from infinipot.cli import given as g
+from infinipot.cli import screen
 from infinipot.cli.expand import Given, with_options
 from infinipot.cli.screen import costs, note, print_json, show_passages, stream_answer, summary, watch_reading
 from infinipot.errors import InputError
@@ -38,7 +39,8 @@ def ask(question: Question, *, given: Given) -> None:
     elif text:
         watch_reading(reader, text)
     clock.append(time.perf_counter())
-    passages = reader.recall(question)
+    with screen.sign_of_life("looking for passages"):
+        passages = reader.recall(question)
     before, answering = reader.pot.tokens, reader.answer(question, wanted, passages or None)
     first = next(answering, "")
     processed = reader.pot.tokens - before

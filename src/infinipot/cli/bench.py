@@ -20,7 +20,8 @@ if TYPE_CHECKING:
     from infinipot.bench.systems import Measurement
 
 WHAT = "What is measured"
-POTS = tuple(one for one in DECLARED.values() if one.name not in ("capacity", "catalyst", "recall", "judge"))
+OWN = ("capacity", "catalyst")
+POTS = tuple(one for one in DECLARED.values() if one.name not in OWN and one.applies != "recalls")
 LENGTHS = Option("lengths", int, None, "Tokens of text: 32k,1m.", least=1, shown="32k")
 DOCUMENTS = Option("documents", int, None, "Documents answered at once: 1,8.", least=1)
 

@@ -13,7 +13,7 @@ from infinipot.errors import ConfigError, InputError
 from infinipot.models import catalog
 from infinipot.models.cache import Pull
 from infinipot.recipes.option import Option
-from infinipot.recipes.options import ANSWER, COMPUTING, DECLARED, FORMAT, METHOD
+from infinipot.recipes.options import ANSWER, COMPUTING, DECLARED, FORMAT, METHOD, RECALLING
 from infinipot.store import Card, PotStore, open_store
 from infinipot.text.documents import Finder
 from infinipot.text.fetch import Bounds
@@ -117,7 +117,7 @@ class Kept:
         found, catalyst = match.recipe_of(self.card), self.given["catalyst"]
         if catalyst is not None and not found.uses_catalyst:
             raise found.no_catalyst()
-        asking = {name: self.given[name] for name in ("recall", "judge") if self.given[name] is not None}
+        asking = {name: self.given[name] for name in RECALLING if self.given[name] is not None}
         found = replace(found, config=replace(found.config, **asking))
         return replace(found, catalyst=catalyst) if catalyst else found
 
@@ -161,7 +161,7 @@ def pot_of(given: Given) -> Kept | None:
 def find(given: Given, store: PotStore, name: str) -> Kept:
     """Return a kept pot after refusing options that were decided when its text was read."""
     for option in (*METHOD, FORMAT):
-        if option.name in given.typed and option.name not in ("catalyst", "recall", "judge"):
+        if option.name in given.typed and option.name not in ("catalyst", *RECALLING):
             problem, remedy = f"pot '{name}' has a recipe of its own", f"leave out `{option.name}`"
             raise ConfigError(problem, field=option.name, remedy=remedy)
     return Kept(store, name, store.card(name), given)

@@ -25,6 +25,8 @@ class PotConfig:
     recall    tokens of passages that are read again before an answer; None means a quarter of capacity, 0
               none (the paper's), ALL the whole text with the question known.
     judge     passages at most that the model itself judges before an answer; 0 leaves the choice to words.
+    meaning   sentences at most that are found by their meaning and judged, where a question's words find
+              little and the extra `meaning` is installed; 0 leaves the choice to words.
     tail      what becomes of a text's end, read since the last distillation, before a question:
               `distil` reduces the pot to |C| once more, so that the end weighs no more than the rest;
               `fill` leaves as much as fits beside the question and its answer; `raw` leaves all of it.
@@ -38,6 +40,7 @@ class PotConfig:
     closing: int = 0
     recall: int | None = None
     judge: int = 0
+    meaning: int = 24
     pot_bits: int = 16
 
     def __post_init__(self) -> None:
@@ -53,6 +56,7 @@ class PotConfig:
         fits = self.recall is None or ALL <= self.recall <= self.capacity // 2
         check(fits, "recall", self.recall, remedy)
         check(self.judge >= 0, "judge", self.judge, "use 0 or more passages")
+        check(self.meaning >= 0, "meaning", self.meaning, "use 0 or more sentences")
         remedy = f"use 0 to {self.kept - self.opening}, the entries kept less the opening"
         check(0 <= self.closing <= self.kept - self.opening, "closing", self.closing, remedy)
 

@@ -23,6 +23,7 @@ from infinipot.hf import attention
 from infinipot.hf.cache import PotCache
 from infinipot.hf.cuda.modules import FEW as FEW_ON_CARD
 from infinipot.hf.cuda.modules import GroupedHead, unrounded_inputs
+from infinipot.hf.meaning import SentenceModel, sentence_model
 from infinipot.hf.packed.blocks import TURN, Blocks, slices
 from infinipot.hf.packed.modules import FEW, PackedHead, packed_bytes
 from infinipot.hf.packed.steps import Steps
@@ -54,6 +55,11 @@ class HFModel:
         # whatever an architecture trips over
         with foreign("this model is not supported"), unrounded_inputs(model), self._turn:
             self._probe()
+
+    @cached_property
+    def meaning(self) -> SentenceModel | None:
+        """A model of sentences beside this one; None where that is not installed."""
+        return sentence_model(self.device)
 
     def windows(self) -> list[int | None]:
         """The attention window of every layer; None for one that sees everything."""

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import torch
 
 from infinipot.core.config import ReadingMode
-from infinipot.recall.archive import Archive
+from infinipot.recall.passages import Passage
 
 if TYPE_CHECKING:
     from infinipot.reading.reader import Reader
@@ -22,36 +22,25 @@ NEAR, MOST = 1.0, 4  # how far below the best (difference of logits) a passage m
 ALONE = ReadingMode(distil="never")  # a pot for these tokens only
 
 
-def judged(reader: "Reader", question: str, ranked: Sequence[int], most: int) -> list[int]:
-    """Return the few passages that say the answer, the surest first.
-
-    Judged are at most so many: the best by their words, then, where words find fewer, all others in turn.
-    """
-    assert reader.archive is not None
-    every = dict.fromkeys([*ranked, *range(1, reader.archive.last + 1)])
-    says = judge(reader, question, list(every)[:most])
-    surest = sorted(says, key=says.__getitem__, reverse=True)[:MOST]
-    return [number for number in surest if says[number] >= says[surest[0]] - NEAR]
+def judged(reader: "Reader", question: str, passages: Sequence[Passage]) -> list[Passage]:
+    """Return the few passages that say the answer, the surest first; the earlier of two that are as sure."""
+    says = judge(reader, question, [passage.text.strip() for passage in passages])
+    surest = sorted(range(len(says)), key=says.__getitem__, reverse=True)[:MOST]
+    return [passages[at] for at in surest if says[at] >= says[surest[0]] - NEAR]
 
 
 @torch.no_grad()
-def judge(reader: "Reader", question: str, numbers: Sequence[int]) -> dict[int, float]:
-    """Return how much likelier Yes is than No (difference of logits) for each passage."""
-    assert reader.archive is not None
+def judge(reader: "Reader", question: str, texts: Sequence[str]) -> list[float]:
+    """Return how much likelier Yes is than No (difference of logits) for each text."""
     encode, frame = reader.tokenizer.encode, reader.dialogue_frame
     tail = [*encode(f" {question}"), *frame.ask_after]
     # Similar lengths together: the rest of a row is padding.
-    texts = sorted(_texts(reader.archive, numbers), key=lambda one: len(one[1]))
-    found: dict[int, float] = {}
-    for at in range(0, len(texts), TOGETHER):
-        some = texts[at : at + TOGETHER]
-        rows = [[*frame.opening, *encode(ASKED.format(passage=text)), *tail] for _, text in some]
-        found |= zip([number for number, _ in some], _judge_rows(reader, rows), strict=True)
-    return found
-
-
-def _texts(archive: Archive, numbers: Sequence[int]) -> list[tuple[int, str]]:
-    return [(passage.id, passage.text.strip()) for passage in archive.passages(numbers)]
+    order, found = sorted(range(len(texts)), key=lambda at: len(texts[at])), dict[int, float]()
+    for first in range(0, len(order), TOGETHER):
+        some = order[first : first + TOGETHER]
+        rows = [[*frame.opening, *encode(ASKED.format(passage=texts[at])), *tail] for at in some]
+        found |= zip(some, _judge_rows(reader, rows), strict=True)
+    return [found[at] for at in range(len(texts))]
 
 
 def _judge_rows(reader: "Reader", rows: list[list[int]]) -> list[float]:

@@ -6,11 +6,12 @@ from typing import TYPE_CHECKING, Self
 from infinipot.core.config import ALL, PotConfig
 from infinipot.reading.answer import AnswerText
 from infinipot.reading.catalyst import QUESTION, catalyst_text
-from infinipot.reading.judge import judged
+from infinipot.reading.judge import MOST, judged
 from infinipot.reading.plan import RECENT
 from infinipot.reading.room import make_room_for_catalyst
 from infinipot.reading.sampling import Generation
 from infinipot.recall.archive import Archive
+from infinipot.recall.meaning import nearest
 from infinipot.recall.passages import Passage
 from infinipot.recall.search import coverage, ranked, search, taken
 
@@ -19,11 +20,17 @@ if TYPE_CHECKING:
 
 LEAST = 16  # tokens of passages that are worth reading
 ASIDE = 8  # a capacity's part that the pot itself has beside passages: more of it distracts
-COVERED = 0.5  # of a question's telling words: if the best passage has no more, the model is asked for others
+COVERED = 0.5  # of a question's telling words: if the best passage has no more, it is not trusted
+TWO = 2  # nor if it has fewer of them than this, where meaning may find better
 FEW, SMALL = 32, 512  # tokens of keywords; entries of the pot that they are asked for in
+SEVERAL = 60  # tokens of sentences that a story could contain
 KEYWORDS = (
     "Which words would a text use that answers the question below? Write ten different single words, "
     "separated by commas.\n\nQuestion: {question}"
+)
+LIKELY = (  # a small model says what a word means or makes an answer up: both are near the right sentence
+    "A story answers the question below without using the question's words. Write three short sentences that "
+    "the story could contain.\n\nQuestion: {question}"
 )
 AROUND = 48  # tokens of PROMPT, the catalyst and a format's own
 PROMPT = "Question: {question}\n\nPassages of the text that may hold the answer:\n\n{passages}\n\n{asked}"
@@ -59,8 +66,8 @@ def ask(reader: "Reader", question: str, generation: Generation, wanted: int) ->
 def passages_for(reader: "Reader", question: str, budget: int, queries: Sequence[str] = ()) -> list[Passage]:
     """Return the passages of a reader's archive that matter for a question; none where the pot holds all.
 
-    Without `queries` to look for, the question's `wordings` are; the model judges what they find, or is
-    asked for further words.
+    Without `queries` to look for, the question's `wordings` are. Where they find little, the model is asked
+    what a text would say instead: that is looked for by meaning, or else by words.
     """
     holds_all = not reader.pot.cycles and reader.session.mode.prompt != "passages"
     if reader.archive is None or budget <= 0 or holds_all:
@@ -74,11 +81,20 @@ def passages_for(reader: "Reader", question: str, budget: int, queries: Sequence
     if queries:
         return search(archive, queries, budget, count)
     queries = wordings(archive, question, reader.session.state.in_dialogue)
-    if config.judge:
-        found = judged(reader, queries[-1], ranked(archive, queries), config.judge)
-        return taken(archive, found, queries, budget, count)
-    if coverage(archive, question) <= COVERED:
-        queries.append(keywords(reader, question))
+    if config.judge:  # the best by their words, then, where words find fewer, all others in turn
+        every = dict.fromkeys([*ranked(archive, queries), *range(1, archive.last + 1)])
+        some = [*archive.passages(list(every)[: config.judge])]
+        return taken(judged(reader, queries[-1], some), queries, budget, count)
+    found, telling = coverage(archive, question)
+    few = bool(telling) and found <= COVERED * telling
+    doubtful = config.meaning and telling and (few or found < TWO)
+    if doubtful and (embedder := getattr(reader.model, "meaning", None)):  # the first use loads it
+        guess = said(reader, LIKELY, question, SEVERAL)
+        near = nearest(archive, embedder, [*queries, guess, f"{question} {guess}"], config.meaning)
+        some = [*archive.passages(ranked(archive, queries)[:MOST]), *near]
+        return taken(judged(reader, queries[-1], some), queries, budget, count)
+    if few:
+        queries.append(said(reader, KEYWORDS, question, FEW, ("\n",)))
     return search(archive, queries, budget, count)
 
 
@@ -88,14 +104,14 @@ def wordings(archive: Archive, question: str, in_dialogue: bool) -> list[str]:
     return [question, " ".join((*before, question))] if before else [question]
 
 
-def keywords(reader: "Reader", question: str) -> str:
-    """Return words that the model would expect in an answer, for a question in words the text never uses."""
+def said(reader: "Reader", prompt: str, question: str, most: int, stops: Sequence[str] = ()) -> str:
+    """Return what the model says of a question in words that the text never uses, without the text."""
     asked = type(reader)(reader.model, reader.tokenizer, None, PotConfig(SMALL))
-    prompt = asked.turn(KEYWORDS.format(question=question), dialogue=True)
-    if len(prompt) + FEW + 1 > SMALL:
+    ids = asked.turn(prompt.format(question=question), dialogue=True)
+    if len(ids) + most + 1 > SMALL:
         return ""
-    text = AnswerText(asked.tokenizer, ("\n",))
-    return "".join(text.pieces(asked.generate(prompt, Generation(FEW), final=True)))
+    text = AnswerText(asked.tokenizer, stops)
+    return "".join(text.pieces(asked.generate(ids, Generation(most), final=True)))
 
 
 def prompt(reader: "Reader", question: str, passages: Sequence[Passage], asked: str = "") -> list[int]:

@@ -7,7 +7,7 @@ digest runs through all passages: by the digest a pot knows its own archive, and
 
 import hashlib
 import sqlite3
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import closing, contextmanager
 from copy import copy
 from pathlib import Path
@@ -85,6 +85,8 @@ class Archive:
 
     def note_tokens(self, first: int, count: int) -> None:
         """Note which tokens the last reading was, so that its passages know about where they stand."""
+        if self._database is None:  # nothing was archived
+            return
         with self._writing() as database:
             if database is None:
                 return
@@ -195,7 +197,19 @@ class Archive:
         """Return everything that was read, passage by passage."""
         return (passage.text for passage in self.passages(range(1, self.last + 1)))
 
-    def _rows(self, command: str, *values: str | int) -> list[tuple[Any, ...]]:
+    def meanings(self, embed: Callable[[Sequence[str]], Sequence[bytes]]) -> Iterator[tuple[int, bytes]]:
+        """Yield the number of each passage and what `embed` makes of its text, once for each database."""
+        for first in range(1, self.last + 1, _TOGETHER):
+            numbers = range(first, min(self.last + 1, first + _TOGETHER))
+            known = dict(self._rows("SELECT * FROM meanings WHERE id BETWEEN ? AND ?", first, numbers[-1]))
+            missing = [number for number in numbers if number not in known]
+            made = embed([passage.text for passage in self.passages(missing)]) if missing else ()
+            for number, vectors in zip(missing, made, strict=True):
+                self._rows("INSERT OR REPLACE INTO meanings VALUES (?, ?)", number, vectors)
+                known[number] = vectors
+            yield from known.items()
+
+    def _rows(self, command: str, *values: str | int | bytes) -> list[tuple[Any, ...]]:
         assert self._database is not None
         try:
             return self._database.run(command, *values)

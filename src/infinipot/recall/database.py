@@ -28,6 +28,7 @@ SOUND = (  # passages with a place
     "typeof(p.start) || typeof(s.token) || typeof(s.length) = 'integerintegerinteger' AND "
     "typeof(s.turn) IN ('integer', 'null') AND typeof(s.tokens) IN ('integer', 'null')"
 )
+VECTORS = "CREATE TEMP TABLE meanings (id INTEGER PRIMARY KEY, vectors BLOB)"  # in none of our files
 SCHEMA = "SELECT type, name, tbl_name, sql FROM sqlite_master ORDER BY name, type"
 
 
@@ -38,6 +39,7 @@ class Database:
         self.lock = threading.RLock()
         self.connection = sqlite3.connect("", check_same_thread=False, isolation_level=None)
         self.connection.execute("PRAGMA trusted_schema = OFF")
+        self.connection.execute(VECTORS)
         self.last = 0  # passages in the database
         self._most_bytes = most_bytes
         self._bound()
@@ -75,16 +77,12 @@ class Database:
             found = [(number, indexed(text)) for number, _, _, text in rows]
             self.connection.executemany("INSERT INTO words (rowid, body) VALUES (?, ?)", found)
 
-    def index(self, number: int, text: str) -> None:
-        """Take a passage into the full-text index."""
-        self.run("INSERT INTO words (rowid, body) VALUES (?, ?)", number, indexed(text))
-
     def index_again(self) -> None:
         """Make the index anew from the passages."""
         self.run("DROP TABLE words")
         self.run(TABLES["words"])
         for number, text in self.connection.execute("SELECT id, text FROM passages"):
-            self.index(number, text)
+            self.run("INSERT INTO words (rowid, body) VALUES (?, ?)", number, indexed(text))
 
     def cut_after(self, last: int) -> None:
         """Forget all passages after the last."""

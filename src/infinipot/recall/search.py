@@ -19,7 +19,7 @@ def search(
 
     In text order, neighbours joined. None where no passage shares an uncommon word with any wording.
     """
-    return taken(archive, ranked(archive, queries), queries, budget, count)
+    return taken(archive.passages(ranked(archive, queries)), queries, budget, count)
 
 
 def ranked(archive: Archive, queries: Sequence[str]) -> list[int]:
@@ -30,12 +30,12 @@ def ranked(archive: Archive, queries: Sequence[str]) -> list[int]:
 
 
 def taken(
-    archive: Archive, numbers: Iterable[int], queries: Sequence[str], budget: int, count: Callable[[str], int]
+    passages: Iterable[Passage], queries: Sequence[str], budget: int, count: Callable[[str], int]
 ) -> list[Passage]:
     """Return the first of these passages that fit a budget of tokens, in text order, neighbours joined."""
     chosen: list[Passage] = []
     asked = {word for query in queries for word in terms(query)}
-    for passage in archive.passages(numbers):
+    for passage in passages:
         if asked.issuperset(terms(passage.text)):
             continue  # an earlier turn that only repeats the question
         cost = count(passage.text)
@@ -50,14 +50,12 @@ def taken(
     return joined(chosen)
 
 
-def coverage(archive: Archive, question: str) -> float:
-    """Return the share of a question's telling words that the best passage has."""
+def coverage(archive: Archive, question: str) -> tuple[int, int]:
+    """Return how many of a question's telling words the best passage has, and how many there are."""
     most = max(FEW, COMMON * archive.last)
     telling = [word for word in terms(question) if len(word) > 3 and archive.count(word) <= most]
     best = archive.matching(telling, 1)
-    if not best:
-        return float(not telling)
-    return sum(archive.count(word, best[0]) for word in telling) / len(telling)
+    return sum(archive.count(word, best[0]) for word in telling if best), len(telling)
 
 
 def fused(rankings: Sequence[Sequence[int]]) -> list[int]:
@@ -70,12 +68,14 @@ def fused(rankings: Sequence[Sequence[int]]) -> list[int]:
 
 
 def joined(passages: Iterable[Passage]) -> list[Passage]:
-    """Return passages in text order, neighbours of one source as one."""
+    """Return passages and sentences of passages in text order, neighbours of one source as one."""
     found: list[Passage] = []
     last = 0
-    for passage in sorted(passages, key=lambda passage: passage.id):
+    for passage in sorted(passages, key=lambda one: (one.id, one.start, -one.end)):
         before = found[-1] if found else None
-        if before and passage.id == last + 1 and passage.start == before.end:
+        if before and passage.id == last and passage.end <= before.end:
+            continue  # a sentence of what is there
+        if before and passage.id <= last + 1 and passage.start == before.end:
             found[-1] = replace(before, end=passage.end, text=before.text + passage.text)
         else:
             found.append(passage)

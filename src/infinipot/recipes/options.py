@@ -32,6 +32,7 @@ _ENTRIES = "KV entries per layer and head, never exceeded."
 _END = "A text's end, before a question: distil it, fill the pot with it, or leave it raw."
 _PASSAGES = "Tokens of passages that are found in the text and read again before an answer."
 _JUDGED = "Passages at most that the model itself judges before an answer, one by one: slow on a CPU."
+_MEANT = "Sentences at most that are found by their meaning where words find little: extra `meaning`."
 _AMOUNT: dict[str, Any] = {
     "metavar": "TOKENS|all",
     "shown": "a quarter of `capacity`",
@@ -53,6 +54,7 @@ SIZES = _named(  # fields of PotConfig by the same names, and `step`
     Option("closing", int, None, "Last slots that are never dropped.", POT, shown="0", applies="chooses"),
     Option("recall", int, None, _PASSAGES, POT, applies="recalls", **_AMOUNT),
     Option("judge", int, None, _JUDGED, POT, applies="recalls", shown="0: words alone choose"),
+    Option("meaning", int, None, _MEANT, POT, applies="recalls", shown="24"),
     Option("tail", str, None, _END, POT, choices=("distil", "fill", "raw"), shown=THEIRS),
     Option("pot_bits", int, None, _BITS, POT, metavar="8|16", shown="16", applies="sized"),
 )
@@ -64,6 +66,7 @@ CHOICE = _named(  # how a method chooses what to keep; a setting of the policy b
 )
 DECLARED: Mapping[str, Option] = SIZES | CHOICE
 """Everything `Recipe.named` takes by declaration; further settings are the policy's own."""
+RECALLING = ("recall", "judge", "meaning")  # what may be another for every question
 METHOD = (RECIPE, *DECLARED.values(), SET)
 """What makes a recipe, beside the layout of its prompts."""
 ARCHIVE = Option("archive", bool, True, "Keep what is read on disk, so that passages can be recalled.", POT)

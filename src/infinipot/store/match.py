@@ -13,6 +13,7 @@ from infinipot.core.config import PotConfig
 from infinipot.errors import ConfigError, StoreError
 from infinipot.models import fingerprint
 from infinipot.reading.reader import Reader
+from infinipot.recipes.options import RECALLING
 from infinipot.recipes.recipe import Recipe
 from infinipot.store.base import PotStore
 from infinipot.store.card import EXACT, FORMAT, ROUNDED, Card, Encoding, joined, now
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
     from infinipot.engine import Engine
 
 # Free to change for a kept pot, or said elsewhere; the last two are former names of `tail`.
-_ASIDE = ("catalyst", "recall", "judge", "bounds", "note", "step", "tail", "settle", "fit")
+_ASIDE = ("catalyst", *RECALLING, "bounds", "note", "step", "tail", "settle", "fit")
 
 
 def card_of(

@@ -16,7 +16,7 @@ from infinipot.cli.expand import Given, flag, with_options, worded
 from infinipot.core.config import PotConfig
 from infinipot.errors import ConfigError
 from infinipot.recipes.option import Option
-from infinipot.recipes.options import ANSWER, DECLARED, FORMAT, METHOD, SIZES, changed
+from infinipot.recipes.options import ANSWER, DECLARED, FORMAT, METHOD, RECALLING, SIZES, changed
 
 OPTIONS = (
     Option("count", int, 3, "How many, see `text`.", least=1, most=9),
@@ -96,7 +96,7 @@ def test_every_size_of_a_pot_is_an_option_of_every_command_that_reads() -> None:
     for name in ("ask", "read", "chat", "eval", "bench"):
         flags = {word for option in commands[name].params for word in option.opts}
         # What is timed has the general catalyst, and is asked nothing that passages could be found for.
-        left_out = {"catalyst", "recall", "judge"} if name == "bench" else set()
+        left_out = {"catalyst", *RECALLING} if name == "bench" else set()
         assert set(DECLARED) - left_out == {option for option in DECLARED if flag(option) in flags}, name
 
 

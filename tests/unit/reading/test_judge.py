@@ -9,6 +9,7 @@ from infinipot import Generation, Recipe
 from infinipot.reading import judge
 from infinipot.reading.judge import ALONE, ASKED, MOST, NEAR
 from infinipot.reading.reader import Reader
+from infinipot.recall.passages import Passage
 from infinipot.testing import ByteTokenizer, ToyModel
 
 QUESTION = "Who repairs shoes?"
@@ -40,48 +41,52 @@ def test_passages_of_any_length_are_judged_together_as_each_alone() -> None:
     made = read()
     assert made.archive is not None
     assert made.archive.last > judge.TOGETHER + 3
-    numbers = list(range(1, judge.TOGETHER + 4))
-    found = judge.judge(made, QUESTION, numbers)
-    assert sorted(found) == numbers
-    texts = {passage.id: passage.text.strip() for passage in made.archive.passages(numbers)}
-    assert len({len(text) for text in texts.values()}) > 1
-    for number, says in found.items():
-        assert says == pytest.approx(by_hand(made, texts[number]), abs=1e-4)
+    texts = [passage.text.strip() for passage in made.archive.passages(range(1, judge.TOGETHER + 4))]
+    assert len({len(text) for text in texts}) > 1
+    for text, says in zip(texts, judge.judge(made, QUESTION, texts), strict=True):
+        assert says == pytest.approx(by_hand(made, text), abs=1e-4)
 
 
 class Opinions:
-    """Stands in for the model: what it says of each passage."""
+    """Stands in for the model: what it says of the passage that begins with each day."""
 
     def __init__(self, says: dict[int, float]) -> None:
         self.says, self.asked = says, list[int]()
 
-    def __call__(self, _reader: Reader, _question: str, numbers: Sequence[int]) -> dict[int, float]:
-        self.asked += numbers
-        return {one: self.says.get(one, -4.0) for one in numbers}
+    def __call__(self, _reader: Reader, _question: str, texts: Sequence[str]) -> list[float]:
+        days = [int(text.split(":")[0].removeprefix("Day ")) for text in texts]
+        self.asked += days
+        return [self.says.get(day, -4.0) for day in days]
+
+
+def some(made: Reader, *numbers: int) -> list[Passage]:
+    assert made.archive is not None
+    return list(made.archive.passages(numbers))
 
 
 def test_only_passages_nearly_as_good_as_the_best_are_read_and_a_few_at_most(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     made = read()
-    says = {7: 3.0, 9: 3.0 - NEAR, 2: 2.9 - NEAR}
-    monkeypatch.setattr(judge, "judge", Opinions(says))
-    assert judge.judged(made, QUESTION, [3, 2, 1], 1000) == [7, 9]
-    monkeypatch.setattr(judge, "judge", Opinions(dict.fromkeys(range(1, 20), 1.0)))
-    assert judge.judged(made, QUESTION, [3, 2, 1, 5, 8, 9], 1000) == [3, 2, 1, 5][:MOST]  # words break a tie
+    passages = some(made, *range(1, 20))
+    monkeypatch.setattr(judge, "judge", Opinions({7: 3.0, 9: 3.0 - NEAR, 2: 2.9 - NEAR}))
+    assert [one.text[:6] for one in judge.judged(made, QUESTION, passages)] == ["Day 7:", "Day 9:"]
+    monkeypatch.setattr(judge, "judge", Opinions(dict.fromkeys(range(20), 1.0)))
+    assert judge.judged(made, QUESTION, passages) == passages[:MOST]  # their order breaks a tie
 
 
 def test_the_best_by_words_are_judged_first_and_up_to_the_bound(monkeypatch: pytest.MonkeyPatch) -> None:
-    made = read()
-    assert made.archive is not None
-    far = made.archive.last
-    opinions = Opinions({far: 1.0})
+    opinions = Opinions({40: 1.0})
     monkeypatch.setattr(judge, "judge", opinions)
-    assert judge.judged(made, QUESTION, [3, 2, 1], 1000) == [far]
-    assert sorted(opinions.asked) == list(range(1, far + 1))  # each once
+    made = read(judge=1000)
+    assert made.archive is not None
+    assert [one.text[:7] for one in made.recall("What was on day 31?", 400)] == ["Day 40:"]
+    assert opinions.asked[0] == 31
+    assert len(opinions.asked) == len({*opinions.asked}) == made.archive.last  # each once
     opinions.asked = []
-    judge.judged(made, QUESTION, [3, 2, 1], 5)
-    assert opinions.asked == [3, 2, 1, 4, 5]
+    read(judge=5).recall("What was on day 31?", 400)
+    assert opinions.asked[:2] == [31, 0]
+    assert len(opinions.asked) == 5
 
 
 def test_a_question_that_shares_no_word_still_finds_what_the_model_judges(

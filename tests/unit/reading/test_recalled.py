@@ -1,5 +1,8 @@
 """Recall in a reader: what is found is read into a fork, and the pot stays as it was."""
 
+from collections.abc import Sequence
+
+import numpy as np
 import pytest
 import torch
 
@@ -146,16 +149,51 @@ def test_a_question_in_words_the_text_never_uses_asks_the_model_for_others(
 ) -> None:
     asked: list[str] = []
 
-    def words(_: Reader, question: str) -> str:
+    def words(_: Reader, _prompt: str, question: str, *_more: object) -> str:
         asked.append(question)
         return "zebra, stripes"
 
-    monkeypatch.setattr("infinipot.reading.recalled.keywords", words)
+    monkeypatch.setattr("infinipot.reading.recalled.said", words)
     made = read()
     assert any(FACT in passage.text for passage in made.recall("Who is an equine?"))
     assert asked == ["Who is an equine?"]
     made.recall("What is the zebra called?")
     assert len(asked) == 1
+
+
+class Horses:
+    """A toy model of sentences: a zebra is an equine, and little else is."""
+
+    def vectors(self, texts: Sequence[str]) -> np.ndarray:
+        near = [any(word in text for word in ("zebra", "equine")) for text in texts]
+        return np.array([[one, not one] for one in near], np.float16)
+
+
+def test_where_words_find_little_sentences_are_found_by_their_meaning_and_judged(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    judged: list[str] = []
+
+    def judge(_: Reader, _question: str, texts: Sequence[str]) -> list[float]:
+        judged.extend(texts)
+        return [float("zebra" in text) for text in texts]
+
+    monkeypatch.setattr("infinipot.reading.judge.judge", judge)
+    for meaning in (6, 0):
+        made = read(meaning=meaning)
+        made.model.meaning = Horses()  # type: ignore[attr-defined]  # a model may have one
+        before = content(made)
+        found = made.recall("Which equine?")
+        assert any(FACT in passage.text for passage in found) == (meaning > 0)
+        assert len(judged) == meaning
+        assert all(len(passage.text) < 4 * len(HAY) for passage in found)
+        assert all(torch.equal(one, other) for one, other in zip(before, content(made), strict=True))
+        judged.clear()
+    made = read(meaning=6)
+    made.model.meaning = Horses()  # type: ignore[attr-defined]
+    made.archive.add("The harbour master counts seven cranes.") if made.archive else None
+    made.recall("How many cranes does the harbour master count?")
+    assert not judged  # two telling words are trusted
 
 
 def test_keywords_leave_the_pot_as_it_was() -> None:

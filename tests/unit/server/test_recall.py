@@ -194,7 +194,7 @@ def test_a_long_conversation_recalls_its_first_turn(tmp_path: Path) -> None:
 def test_looking_for_passages_makes_no_token(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with serving(tmp_path) as server:
         server.read(book("raven"))
-        monkeypatch.setattr("infinipot.reading.recalled.keywords", lambda *_: pytest.fail("others wait"))
+        monkeypatch.setattr("infinipot.reading.recalled.said", lambda *_: pytest.fail("others wait"))
         assert server.ask("Zyx qwv animal?", pot="book")["usage"]["completion_tokens"] == 4
 
 
