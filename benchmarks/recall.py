@@ -29,7 +29,7 @@ import torch
 from infinipot import Generation, Recipe
 from infinipot.core.config import ALL as ALL_AGAIN
 from infinipot.engine import Engine, open_engine
-from infinipot.errors import InfiniPotError
+from infinipot.errors import ConfigError, InfiniPotError
 from infinipot.eval.evaluate import Evaluation, Workers, evaluate
 from infinipot.eval.folder import read_rows
 from infinipot.eval.grid import Grid
@@ -47,7 +47,7 @@ class Part:
     name: str
     task: str
     options: dict[str, Any]
-    cells: tuple[tuple[str, ...], ...]  # recipe, recall, judge, catalyst
+    cells: tuple[tuple[str, ...], ...]  # recipe, recall, judge, catalyst, meaning
     half: str = ALL  # of the examples, as `infinipot eval --part`; facts know their halves themselves
     each: int | None = None  # examples of a conversation in each half
     longer: int = 0  # tokens that a text has more than
@@ -98,8 +98,16 @@ class Cells:
         return tuple(cell for grid in self._grids for cell in grid.cells(format))
 
 
-def _grid(capacity: int, recipe: str, recall: str = "", judge: str = "", catalyst: str = "general") -> Grid:
-    options = {name: (value,) for name, value in (("recall", recall), ("judge", judge)) if value}
+def _grid(
+    capacity: int,
+    recipe: str,
+    recall: str = "",
+    judge: str = "",
+    catalyst: str = "general",
+    meaning: str = "",
+) -> Grid:
+    given = {"recall": recall, "judge": judge, "meaning": meaning}
+    options = {name: (value,) for name, value in given.items() if value}
     return Grid((recipe,), (capacity,), (catalyst,), options)
 
 
@@ -116,6 +124,10 @@ def parts(args: argparse.Namespace) -> list[Part]:
     }
     again, more = (("infinipot", "all"),), (("infinipot", "2k", "1024"),)
     every = tuple(cell for way in cells.values() for cell in way)
+    # Words alone against sentences by their meaning, which need the extra `meaning`.
+    meant = tuple(
+        (way, "1k", "", "general", most) for most in ("0", "24") for way in ("passages", "infinipot")
+    )
     many, few = {"texts": 2, "planted": 25}, {"texts": 1, "planted": 3, "each": 1}
     other = {**facts, "facts": "paraphrase"}
     needles = {"hay": str(data / "essays"), "trials": 1, "depths": "0.1,0.5,0.9"}
@@ -131,6 +143,17 @@ def parts(args: argparse.Namespace) -> list[Part]:
             "facts",
             {**other, "lengths": "16k,128k"},
             every,
+        ),
+        Part("paraphrase-meaning", "facts", {**other, "lengths": "16k,128k"}, meant),
+        Part("facts-meaning", "facts", {**facts, "lengths": "16k,128k", **many}, meant),
+        *(
+            Part(
+                f"{name}-meaning-tune",
+                "facts",
+                {**task, "part": "tune", "lengths": "16k,128k", **many},
+                meant,
+            )
+            for name, task in (("paraphrase", other), ("facts", facts))
         ),
         *(Part(f"longbench-{way}", *longbench, cell, "report", **long) for way, cell in cells.items()),
         Part("longbench-known", *longbench, known, "report", **long),
@@ -313,6 +336,8 @@ def main() -> None:
         if time.monotonic() > ends:
             break
         try:
+            if "meaning" in part.name and engine.model.meaning is None:
+                raise ConfigError("the extra `meaning` is not installed: all cells would be words alone")
             told["parts"][part.name] = run(part, engine, args, ends)
         except InfiniPotError as error:
             print(f"{part.name}: {error}", flush=True)
