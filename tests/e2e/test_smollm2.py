@@ -24,6 +24,11 @@ def engine() -> Engine:
     return open_engine("smollm2", "cpu")
 
 
+def test_the_model_is_taken_in_16_bits_as_on_a_card() -> None:
+    """On some texts small differences grow large, between transformers' own attentions too."""
+    assert open_engine("smollm2", "cpu", "bfloat16", weights="full").dtype == "bfloat16"
+
+
 def test_a_key_is_found_in_a_text_of_three_pots(engine: Engine) -> None:
     example = passkey(lambda text: len(engine.tokenizer.encode(text)), 6000, 0.5, seed=1)
     recipe = Recipe.named(capacity=2048, catalyst="question", format="plain")
