@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import lzma
-import re
-from datetime import datetime, timedelta
 from functools import partial
-from statistics import median
+from typing import Any
 
 from claims.checks import Says
-from claims.raw import RESULTS, document
+from claims.raw import document
 
 GB = 1e9
 
@@ -28,6 +25,10 @@ def _today(says: partial[None]) -> None:
         ("| the weights | {:.1f} GB | {:.1f} GB |", "weights_gb"),
     ):
         says(words, *(one[name] for one in both))
+    fixed, sizes = document("card/read-fixed-segments.json"), document("card/memory.json")
+    says("of a fixed size {:.2f} GB and {:.2f} s.", fixed["reserved_gb"], fixed["first_token_s"])
+    most = max(value for name, value in sizes.items() if "reserved" in name)
+    says("At 16K, 128K and 512K tokens at most {:.2f} GB were reserved", most)
     many = document("card/documents.json")
     words = "64 documents answered at once in bfloat16: {:,.0f} tokens/s, {:.0f}% of what"
     says(words, many["tokens_s"], 100 * many["share_of_bound"])
@@ -47,32 +48,37 @@ def _served(says: partial[None]) -> None:
     says("| from the start to ready | {:.0f} s | {:.0f} s |", *(one["start_s"] for one in both))
     counts = [number for one in texts for number in (one["answered"], one["requests"], one["seconds"])]
     says("| texts read and answered | {} of {} in {:.0f} s | {} of {} in {:.0f} s |", *counts)
-    words = "| all ask again: tokens/s while all answer | {:,.0f} | {:,.0f} |"
-    says(words, *(one["tokens_s_all_answering"] for one in again))
-    words = "| time between two tokens then, p95 | {:.1f} ms | {:.1f} ms |"
-    says(words, *(one["gap_p95_ms"] for one in again))
-    says("| first token then, median | {:.1f} s | {:.1f} s |", *(one["first_p50_s"] for one in again))
+    words = "| all 64 ask again in one moment: first token, median | {:.1f} s | {:.1f} s |"
+    says(words, *(one["first_p50_s"] for one in again))
+    _fair(says, both)
     held = [one["many"]["memory"] for one in both]
     sizes = [one[name] / GB for one in held for name in ("most_bytes", "memory_bound_bytes")]
     words = "| memory at most, of the bound printed | {:.1f} of {:.1f} GB | {:.1f} of {:.1f} GB |"
     says(words, *sizes, holds=all(one["within_bound"] for one in held))
-    each = [one["first_p50_s"] / one["requests"] for one in again]
-    says("some {:.2f} s each, one after the other", round(sum(each) / 2 * 20) / 20)
-    _beside(says)
-
-
-def _beside(says: partial[None]) -> None:
-    """A text of a million tokens beside answers, by the server's log; and whole caches."""
-    line = re.compile(r"(\S+ \S+) POST (\S+) 20[01] (\d+) ms")
-    with lzma.open(RESULTS / "load-card-8b-fair.log.xz", "rt") as file:
-        found = [(datetime.fromisoformat(m[1]), m[2], int(m[3])) for m in map(line.match, file) if m]
-    ((end, _, took),) = (one for one in found if "pots" in one[1])
-    begin = end - timedelta(milliseconds=took)
-    asked = [(at - timedelta(milliseconds=ms), at, ms / 1000) for at, name, ms in found if "chat" in name]
-    before = median(seconds for _, at, seconds in asked if at < begin)
-    meanwhile = median(seconds for start, at, seconds in asked if start > begin and at < end)
-    says("were read in {:.1f} s;", took / 1000)
-    says("took {:.1f} s before and {:.1f} s meanwhile,", before, meanwhile)
     whole = document("load-card-8b-whole.json")["whole"]
     says("holds {} of the {} texts, then memory runs out", whole["users"], whole["of"])
     says("all would take {:.0f} GB.", whole["needed_for_all_bytes"] / GB)
+
+
+def _fair(says: partial[None], both: list[dict[str, Any]]) -> None:
+    """Short questions by themselves, and while a text of a million tokens is read."""
+    fair = [one["fair"] for one in both]
+    quiet, busy, short = ([one[name] for one in fair] for name in ("quiet", "busy", "short_questions"))
+    alone = [one["bench"]["documents"][-1]["tokens_s"] for one in both]
+    rates = [one["tokens_s"] for one in quiet]
+    says("| 62 clients ask short questions, one after the other: tokens/s | {:,.0f} | {:,.0f} |", *rates)
+    shares = [x for rate, bench in zip(rates, alone, strict=True) for x in (100 * rate / bench, bench)]
+    words = (
+        "| of `infinipot bench --documents 64`, without a server | {:.0f}% of {:,.0f} | {:.0f}% of {:,.0f} |"
+    )
+    says(words, *shares)
+    waits = [one[name] for one in quiet for name in ("first_p50_s", "first_p95_s")]
+    says("| first token then, median and p95 | {:.2f} s, {:.2f} s | {:.2f} s, {:.2f} s |", *waits)
+    words = "| time between two tokens then, p95 | {:.1f} ms | {:.1f} ms |"
+    says(words, *(one["gap_p95_ms"] for one in quiet))
+    words = "| the same while a million tokens are read for one more client, p95 | {:.1f} ms | {:.1f} ms |"
+    says(words, *(one["gap_p95_ms"] for one in busy))
+    says("| as many times the quiet one | {:.1f} x | {:.1f} x |", *(one["p95_times_quiet"] for one in fair))
+    words = "| first token of a short question meanwhile, p95 | {:.2f} s | {:.2f} s |"
+    says(words, *(one["first_p95_s"] for one in short))
+    says("| the million tokens read in | {:.0f} s | {:.0f} s |", *(one["text_read_s"] for one in fair))

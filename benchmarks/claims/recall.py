@@ -37,6 +37,7 @@ def claimed(says: Says) -> None:
     _pot_and_passages(page)
     _longbench(page)
     _judged(page)
+    _meaning(page, partial(says, "docs/adr/0017-recall.md"))
     _seconds(page)
     _chosen(page, partial(says, "docs/adr/0017-recall.md"))
 
@@ -127,6 +128,22 @@ def _judged(says: partial[None]) -> None:
     says(f"(`--recall all`): {CELL} of {{}} questions at 16K, {CELL} at 128K.", *again[0], asked, *again[1])
 
 
+def _meaning(says: partial[None], adr: partial[None]) -> None:
+    """Sentences by their meaning against words alone."""
+    meant, words = (f"infinipot 4096 recall=1024{told} general" for told in ("", " meaning=0"))
+    rows, facts = rows_of("recall/paraphrase-meaning"), rows_of("recall/facts-meaning")
+    more = rows.less(meant, words)
+    says("With the extra `meaning` {} of {} of these", *rows.right(meant))
+    says("are answered against {} by words alone,", rows.right(words)[0])
+    told = "alone, {:.1f} points more by rows ({:.1f} to {:.1f}), which does not"
+    says(told, *more, holds=chance(more))
+    adr("on the report half {} of {} are answered, {} by words", *rows.right(meant), rows.right(words)[0])
+    says("Of {} questions", facts.right(meant)[1])
+    says("about facts {} are answered with it and {} without:", facts.right(meant)[0], facts.right(words)[0])
+    mean, low, high = facts.less(meant, words)
+    says("without: {:.1f} more ({:.1f} fewer to {:.1f} more),", mean, -low, high)
+
+
 def _mean(scores: dict[str, float], asked: list[dict[str, Any]]) -> Three:
     return three(bootstrapped([scores[row["example"]] for row in asked]))
 
@@ -167,7 +184,7 @@ def _seconds(says: partial[None]) -> None:
     ask = turns["ask_with_recall_minus_without_s"]
     says("an ask at 128K took {:.2f} s more ({:.2f} to {:.2f}).", ask["median"], ask["least"], ask["most"])
     reading = turns["reading_with_over_without"]
-    words = "Reading 128K took {:.3f} x with the archive ({:.3f} to {:.3f}, 5 rounds)."
+    words = "Reading 128K took {:.3f} x with the archive ({:.3f} to {:.3f}, 4 rounds)."
     says(words, reading["median"], reading["least"], reading["most"])
     says("the pot has {:.0f} MB:", turns["pot_bytes"] / 1e6)
     resident = document("recall/seconds.json")["resident"]

@@ -118,7 +118,6 @@ def give_back() -> None:
         if "MALLOC_MMAP_THRESHOLD_" not in os.environ:
             library.mallopt(-3, OWN_PAGES)  # M_MMAP_THRESHOLD
             library.mallopt(-1, 2 * OWN_PAGES)  # M_TRIM_THRESHOLD: the top of the heap that is kept
-            library.mallopt(-8, 1)  # M_ARENA_MAX: no thread keeps what others could use
 
 
 def peak_memory_bytes(device: str = "cpu") -> int:

@@ -202,8 +202,7 @@ class Scheduler:
         """One forward pass for each request that reads; while others answer, in turns, a chunk in all.
 
         A pass of fewer tokens than the smallest chunk counts as one: it takes as long. In a step in which no
-        text is read a question that just came is. A prompt that joins the answers takes no pass. Returns how
-        many tokens were read.
+        text is read a question that just came is. Returns how many tokens were read, 0 where nothing was.
         """
         reading = [one for one in self._running if one.sequence is None and one.waits is None]
         reading, read = [one for one in reading if chunk or one.is_new_question], 0
