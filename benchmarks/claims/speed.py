@@ -172,7 +172,11 @@ def _needs(says: partial[None]) -> None:
     says("while it read some {:,} tokens in a pot of 4,096", round(read, -2))
     held = document("limited-qwen-packed.json")
     says("under a limit of {:.1f} GB that the kernel enforced", held["limit_bytes"] / GB)
-    says("and took {:.2f} GB ([raw]", held["told"]["peak_memory_bytes"] / GB)
+    says("and took {:.2f} GB ([raw](results/limited-qwen-packed", held["told"]["peak_memory_bytes"] / GB)
+    held = document("limited-qwen-100k.json")
+    same = held["limit_bytes"] == document("limited-qwen-packed.json")["limit_bytes"] and not held["killed"]
+    says("it read {:,} tokens of a novel under the", held["told"]["tokens_read"], holds=same)
+    says("same limit and took {:.2f} GB", held["told"]["peak_memory_bytes"] / GB)
 
 
 def _packed(says: partial[None]) -> None:
