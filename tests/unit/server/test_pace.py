@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import random
+
 import pytest
 
 from infinipot.reading.plan import BLOCK
@@ -99,3 +101,21 @@ def test_a_fixed_chunk_is_always_that() -> None:
     assert set(card.read) == {100}
     assert card.pace.chunk(answering=0, running=2) == 100
     assert card.pace.chunk(answering=0, running=1) == BLOCK
+
+
+def test_sizes_that_mix_are_begun_where_each_was_captured() -> None:
+    """A cycle is warmed up in chunks of one size, from its beginning to its end."""
+    warm = {(at, size) for size in (2048, 1024, 512, 256) for at in range(0, 2048, size)}
+    pace, drawn, seen = Pace("cuda", 2.5), random.Random(1), set()
+    for _ in range(300):
+        at = 0
+        while at < 2048:
+            chunk = drawn.choice((0, 256, 512, 1024, 2048))
+            size = pace.block(chunk, at)
+            assert size == 256 or size <= chunk
+            seen.add((at, size))
+            at += size
+        assert at == 2048
+    assert seen == warm
+    assert Pace("cpu", 2.5).block(512, 100) == 512
+    assert Pace("cuda", 2.5, 100).block(100, 256) == 100

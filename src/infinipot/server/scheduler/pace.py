@@ -28,6 +28,7 @@ class Pace:
     ) -> None:
         self.least = LEAST.get(device, 64)
         self._shared = FEW if device == "cpu" else BLOCK
+        self._aligns = device == "cuda" and not chunk
         self._slowdown, self._fixed, self._clock = slowdown, chunk, clock
         self._quiet: dict[int, float] = {}  # seconds of a step without reading, by number of answers
         self._reading: dict[int, float] = {}  # seconds that a chunk adds, by its size
@@ -52,6 +53,17 @@ class Pace:
         if self._cost(size) > allowed + self._credit:  # even the smallest is too much for every step
             self._credit += allowed
             return 0
+        return size
+
+    def block(self, chunk: int, read: int) -> int:
+        """Return how many tokens a pass may take of a chunk, where a cycle has so many entries already.
+
+        On a card cycles are captured in chunks of one size. Where sizes mix, a large one must not begin in
+        the midst of where it was captured: that pass would be plain, and take several times as long.
+        """
+        size = chunk or self.least
+        while self._aligns and size > self.least and read % size:
+            size //= 2
         return size
 
     def note(self, answering: int, tokens: int) -> None:

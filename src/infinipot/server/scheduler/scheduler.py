@@ -207,12 +207,13 @@ class Scheduler:
         reading = [one for one in self._running if one.sequence is None and one.waits is None]
         reading, read = [one for one in reading if chunk or one.is_new_question], 0
         for running in sorted(reading, key=lambda one: one.turn):
-            running.reader.session.block = chunk or self._pace.least
-            pot, running.turn, running.others = running.reader.pot, next(self._turns), len(self._running) - 1
-            before, cycles = pot.tokens, pot.cycles
+            running.turn, running.others = next(self._turns), len(self._running) - 1
+            reader, pot = running.reader, running.reader.pot
+            reader.session.block = self._pace.block(chunk, pot.fill - reader.config.kept)
+            before = pot.tokens, pot.cycles
             self._advance(running, lambda: None)
-            if (pot.tokens, pot.cycles) != (before, cycles):
-                read += max(self._pace.least, pot.tokens - before)
+            if (pot.tokens, pot.cycles) != before:
+                read += max(self._pace.least, pot.tokens - before[0])
             answering = answering or running.sequence is not None
             if answering and read >= chunk:
                 break
@@ -275,8 +276,6 @@ class Scheduler:
 
     def _decode(self) -> None:
         """Make one token for every request that answers."""
-        if not len(self._answers):
-            return
         answering = {running.sequence: running for running in self._running if running.sequence}
         tokens, failed = self._answers.step()
         for sequence, failure in failed:
