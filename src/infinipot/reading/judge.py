@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 import torch
 
 from infinipot.core.config import ReadingMode
+from infinipot.reading.plan import BLOCK
 from infinipot.recall.passages import Passage
 
 if TYPE_CHECKING:
@@ -34,12 +35,16 @@ def judge(reader: "Reader", question: str, texts: Sequence[str]) -> list[float]:
     """Return how much likelier Yes is than No (difference of logits) for each text."""
     encode, frame = reader.tokenizer.encode, reader.dialogue_frame
     tail = [*encode(f" {question}"), *frame.ask_after]
+    rows = [[*frame.opening, *encode(ASKED.format(passage=text)), *tail] for text in texts]
     # Similar lengths together: the rest of a row is padding.
-    order, found = sorted(range(len(texts)), key=lambda at: len(texts[at])), dict[int, float]()
-    for first in range(0, len(order), TOGETHER):
-        some = order[first : first + TOGETHER]
-        rows = [[*frame.opening, *encode(ASKED.format(passage=texts[at])), *tail] for at in some]
-        found |= zip(some, _judge_rows(reader, rows), strict=True)
+    order, found = sorted(range(len(rows)), key=lambda at: len(rows[at])), dict[int, float]()
+    most = BLOCK if reader.model.device.type == "cpu" else 4 * BLOCK  # tokens, that memory stays bounded
+    while order:
+        some = order[:TOGETHER]
+        while len(some) > 1 and len(some) * len(rows[some[-1]]) > most:
+            some.pop()
+        found |= zip(some, _judge_rows(reader, [rows[at] for at in some]), strict=True)
+        del order[: len(some)]
     return [found[at] for at in range(len(texts))]
 
 

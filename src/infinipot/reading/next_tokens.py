@@ -48,11 +48,12 @@ class NextTokens:
 
 def _allowed(sequences: Several[Sequence], logits: Tensor) -> Tensor:
     """Logits [N, V] that tokens are chosen by: minus infinity where a sequence's grammar allows none."""
-    if all(one.constraint is None for one in sequences):
+    rules = [None if one.unwritten else one.constraint for one in sequences]  # a prompt is as it is
+    if all(rule is None for rule in rules):
         return logits
     size = logits.shape[-1]
     free = torch.ones(size, dtype=torch.bool)
-    rows = [free if one.constraint is None else one.constraint.allowed(size) for one in sequences]
+    rows = [free if rule is None else rule.allowed(size) for rule in rules]
     return logits.masked_fill(~to_device(torch.stack(rows), logits.device), -torch.inf)
 
 

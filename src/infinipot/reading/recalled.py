@@ -91,7 +91,7 @@ def passages_for(reader: "Reader", question: str, budget: int, queries: Sequence
     if doubtful and (embedder := getattr(reader.model, "meaning", None)):  # the first use loads it
         guess = said(reader, LIKELY, question, SEVERAL)
         near = nearest(archive, embedder, [*queries, guess, f"{question} {guess}"], config.meaning)
-        some = [*archive.passages(ranked(archive, queries)[:MOST]), *near]
+        some = [*dict.fromkeys([*archive.passages(ranked(archive, queries)[:MOST]), *near])]
         return taken(judged(reader, queries[-1], some), queries, budget, count)
     if few:
         queries.append(said(reader, KEYWORDS, question, FEW, ("\n",)))

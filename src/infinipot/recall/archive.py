@@ -8,7 +8,7 @@ digest runs through all passages: by the digest a pot knows its own archive, and
 import hashlib
 import sqlite3
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
 from copy import copy
 from pathlib import Path
 from typing import Any, Self
@@ -205,8 +205,10 @@ class Archive:
             missing = [number for number in numbers if number not in known]
             made = embed([passage.text for passage in self.passages(missing)]) if missing else ()
             for number, vectors in zip(missing, made, strict=True):
-                self._rows("INSERT OR REPLACE INTO meanings VALUES (?, ?)", number, vectors)
+                assert self._database is not None
                 known[number] = vectors
+                with suppress(sqlite3.OperationalError):  # a full disk: they are made anew the next time
+                    self._database.run("INSERT OR REPLACE INTO meanings VALUES (?, ?)", number, vectors)
             yield from known.items()
 
     def _rows(self, command: str, *values: str | int | bytes) -> list[tuple[Any, ...]]:

@@ -7,7 +7,7 @@ from infinipot.recall.archive import Archive
 from infinipot.recall.passages import Passage
 from infinipot.recall.words import terms
 
-MOST = 400  # passages looked at
+MOST, SEVERAL = 400, 8  # passages looked at; for the best one
 COMMON, FEW = 0.1, 3  # a word of more than this share of passages, and of more than these, says nothing alone
 _DAMPING = 60  # of reciprocal ranks, as is usual
 
@@ -38,6 +38,8 @@ def taken(
     for passage in passages:
         if asked.issuperset(terms(passage.text)):
             continue  # an earlier turn that only repeats the question
+        if any(one.id == passage.id and passage.text in one.text for one in chosen):
+            continue  # a sentence of what is there
         cost = count(passage.text)
         if cost <= budget:
             chosen.append(passage)
@@ -51,11 +53,15 @@ def taken(
 
 
 def coverage(archive: Archive, question: str) -> tuple[int, int]:
-    """Return how many of a question's telling words the best passage has, and how many there are."""
+    """Return how many of a question's telling words the best passage has, and how many there are.
+
+    A turn that only asked the same says nothing.
+    """
     most = max(FEW, COMMON * archive.last)
     telling = [word for word in terms(question) if len(word) > 3 and archive.count(word) <= most]
-    best = archive.matching(telling, 1)
-    return sum(archive.count(word, best[0]) for word in telling if best), len(telling)
+    asked, some = {*terms(question)}, archive.passages(archive.matching(telling, SEVERAL))
+    best = next((one.id for one in some if not asked.issuperset(terms(one.text))), 0)
+    return sum(archive.count(word, best) for word in telling if best), len(telling)
 
 
 def fused(rankings: Sequence[Sequence[int]]) -> list[int]:

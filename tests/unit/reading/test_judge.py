@@ -47,6 +47,19 @@ def test_passages_of_any_length_are_judged_together_as_each_alone() -> None:
         assert says == pytest.approx(by_hand(made, text), abs=1e-4)
 
 
+def test_rows_of_one_forward_are_few_where_they_are_long(monkeypatch) -> None:
+    made, sizes = read(), []
+
+    def forward(ids, pot):
+        sizes.append(ids.numel())
+        return ToyModel.forward(made.model, ids, pot)
+
+    monkeypatch.setattr(made.model, "forward", forward)
+    judge.judge(made, QUESTION, ["x" * 900] * 5 + ["y" * 30] * 30 + ["z" * 3000])
+    assert sum(sizes) > 5 * 900 + 3000
+    assert sorted(sizes)[-2] <= judge.BLOCK < sorted(sizes)[-1] < 2 * judge.BLOCK  # one too long goes alone
+
+
 class Opinions:
     """Stands in for the model: what it says of the passage that begins with each day."""
 

@@ -10,6 +10,7 @@ import torch
 from infinipot.reading import decode as decoding
 from infinipot.reading.decode import DecodeBatch
 from infinipot.reading.grammar import Grammar
+from infinipot.reading.next_tokens import NextTokens
 from infinipot.reading.sampling import Generation, sample_rows
 from infinipot.reading.sequence import Sequence
 from infinipot.recipes.recipe import Recipe
@@ -132,3 +133,17 @@ def test_noise_is_the_same_until_the_token_is_noted() -> None:
     assert torch.equal(one.noise(), first)
     one.note(5)
     assert not torch.equal(one.noise(), first)
+
+
+def test_a_grammar_is_not_asked_while_a_prompt_is_written() -> None:
+    class Asked:
+        def allowed(self, _: int) -> None:
+            raise AssertionError("asked too early")
+
+    reader = Recipe.named(capacity=64).reader(ToyModel(), ByteTokenizer())
+    sequence = reader.sequence([65, 66], Generation(4), later=True)
+    sequence.constraint = Asked()  # type: ignore[assignment]
+    assert NextTokens([sequence]).tokens.shape == (1,)
+    sequence.unwritten.clear()
+    with pytest.raises(AssertionError, match="too early"):
+        NextTokens([sequence])

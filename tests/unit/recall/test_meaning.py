@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from infinipot.recall.archive import Archive
 from infinipot.recall.meaning import SHORT, nearest, sentences
-from infinipot.recall.search import joined, taken
+from infinipot.recall.search import coverage, joined, taken
 
 KINDS = ("shoe cobbler mend", "milk lactose drink", "sheep shepherd flock", "boat ferry strait", "rain wind")
 TEXT = " ".join(f"On day {day} the rain and the wind came back to the coast." for day in range(120))
@@ -144,3 +144,29 @@ def test_the_real_model_of_sentences() -> None:
     assert np.allclose(again, told[0], atol=1e-2)
     made = archive("Pask repairs shoes in a cellar by the canal.")
     assert "Pask" in nearest(made, model, ["Which man is a cobbler?"], 1)[0].text
+
+
+def test_a_full_disk_costs_the_vectors_and_no_answer() -> None:
+    made, toy = archive("Pask can mend a shoe in his cellar."), ByKind()
+    made._database.connection.execute("PRAGMA temp.max_page_count = 3")
+    found = [[one.text for one in nearest(made, toy, ["a cobbler"], 1)] for _ in range(2)]
+    assert found[0] == found[1]
+    assert "Pask" in found[0][0]
+
+
+def test_a_sentence_of_a_chosen_passage_takes_nothing_of_the_budget() -> None:
+    made = archive("Pask can mend a shoe in his cellar.", "Ottilie is ill from any milk, she says.")
+    (whole,) = (one for one in made.passages(range(1, made.last + 1)) if "Pask" in one.text)
+    (part,) = nearest(made, ByKind(), ["a cobbler"], 1)
+    assert part.text in whole.text
+    other = next(iter(made.passages([1])))
+    budget = len(whole.text) + len(other.text)
+    assert taken([whole, part, whole, other], ["?"], budget, len) == joined([whole, other])
+
+
+def test_a_turn_that_asked_the_same_does_not_count_as_found() -> None:
+    made, question = archive("Pask can mend a shoe in his cellar."), "Which person is a cobbler?"
+    before = coverage(made, question)
+    made.add_turn("user", question)
+    made.add_turn("assistant", "No idea.")
+    assert coverage(made, question) == before

@@ -300,13 +300,18 @@ def test_of_many_who_ask_at_once_the_first_has_an_answer_before_the_last_is_read
     assert 1 in seen[:last]
 
 
-def test_short_prompts_join_the_answers_of_others(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("pot", ["", "book"])
+def test_short_prompts_join_the_answers_of_others(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, pot: str
+) -> None:
     """Where answers are captured, many who ask at once wait for none of the others: no pass for one alone."""
     monkeypatch.setattr(PotSession, "joins_batches", True)
-    asked = [chat(f"number {n}?", tenant=f"t{n}", keep=False) for n in range(12)]
+    about = {"pot": pot, "tenant": "t"} if pot else {}
+    asked = [chat(f"number {n}?", **{"tenant": f"t{n}", "keep": False, **about}) for n in range(12)]
 
     async def work() -> None:
         async with serving(tmp_path, slots=1) as (scheduler, _):
+            await served(scheduler, read_into_pot(tmp_path / "a", LONG))
             alone = [(await served(scheduler, one))[0] for one in asked]
         async with serving(tmp_path, slots=16, queue=16) as (scheduler, model):
             lengths: list[int] = []

@@ -118,4 +118,5 @@ def test_sizes_that_mix_are_begun_where_each_was_captured() -> None:
         assert at == 2048
     assert seen == warm
     assert Pace("cpu", 2.5).block(512, 100) == 512
+    assert pace.block(2048, 100) == 2048  # nothing is captured from there, so one pass is the quickest
     assert Pace("cuda", 2.5, 100).block(100, 256) == 100

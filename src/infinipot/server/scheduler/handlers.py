@@ -47,7 +47,7 @@ class Running:
     version: str = ""  # names the content of the pot that the request is about
     started: float = field(default_factory=time.monotonic)
     turn: int = 0  # when the request last read, in turns
-    others: int = 0  # requests beside it at that time
+    others: int = 0  # requests beside it, now
     share: float = 0.0  # of its text that is read
     sequence: Sequence | None = None  # its answer, once it has begun
     waits: Future[Any] | None = None  # for the disk

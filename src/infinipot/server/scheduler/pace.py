@@ -59,10 +59,11 @@ class Pace:
         """Return how many tokens a pass may take of a chunk, where a cycle has so many entries already.
 
         On a card cycles are captured in chunks of one size. Where sizes mix, a large one must not begin in
-        the midst of where it was captured: that pass would be plain, and take several times as long.
+        the midst of where it was captured: that pass would be plain, and take several times as long. A pot
+        that went on from elsewhere meets no captured chunk whatever its size.
         """
         size = chunk or self.least
-        while self._aligns and size > self.least and read % size:
+        while self._aligns and size > self.least and read % size and not read % self.least:
             size //= 2
         return size
 

@@ -207,10 +207,9 @@ class Scheduler:
         reading = [one for one in self._running if one.sequence is None and one.waits is None]
         reading, read = [one for one in reading if chunk or one.is_new_question], 0
         for running in sorted(reading, key=lambda one: one.turn):
-            running.turn, running.others = next(self._turns), len(self._running) - 1
-            reader, pot = running.reader, running.reader.pot
-            reader.session.block = self._pace.block(chunk, pot.fill - reader.config.kept)
-            before = pot.tokens, pot.cycles
+            running.turn, reader, pot = next(self._turns), running.reader, running.reader.pot
+            begun = pot.fill - (reader.config.kept if pot.cycles else 0)
+            reader.session.block, before = self._pace.block(chunk, begun), (pot.tokens, pot.cycles)
             self._advance(running, lambda: None)
             if (pot.tokens, pot.cycles) != before:
                 read += max(self._pace.least, pot.tokens - before[0])
@@ -256,6 +255,7 @@ class Scheduler:
 
     def _advance(self, running: Running, given: Callable[[], Any]) -> None:
         """Take one step of a handler, with what it was waiting for."""
+        running.others = len(self._running) - 1
         try:
             wanted = running.steps.send(given())
         except StopIteration as last:
