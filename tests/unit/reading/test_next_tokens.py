@@ -140,7 +140,7 @@ def test_a_grammar_is_not_asked_while_a_prompt_is_written() -> None:
         def allowed(self, _: int) -> None:
             raise AssertionError("asked too early")
 
-    reader = Recipe.named(capacity=64).reader(ToyModel(), ByteTokenizer())
+    reader = Recipe.named(capacity=256).reader(ToyModel(), ByteTokenizer())
     sequence = reader.sequence([65, 66], Generation(4), later=True)
     sequence.constraint = Asked()  # type: ignore[assignment]
     assert NextTokens([sequence]).tokens.shape == (1,)
