@@ -32,7 +32,7 @@ _ENTRIES = "KV entries per layer and head, never exceeded."
 _END = "A text's end, before a question: distil it, fill the pot with it, or leave it raw."
 _PASSAGES = "Tokens of passages that are found in the text and read again before an answer."
 _JUDGED = "Passages at most that the model itself judges before an answer, one by one: slow on a CPU."
-_MEANT = "Sentences at most that are found by their meaning where words find little: extra `meaning`."
+_MEANT = "Sentences at most that are found by meaning where words find little (infinipot[meaning])."
 _AMOUNT: dict[str, Any] = {
     "metavar": "TOKENS|all",
     "shown": "a quarter of `capacity`",

@@ -142,7 +142,7 @@ def test_a_grammar_is_not_asked_while_a_prompt_is_written() -> None:
 
     reader = Recipe.named(capacity=256).reader(ToyModel(), ByteTokenizer())
     sequence = reader.sequence([65, 66], Generation(4), later=True)
-    sequence.constraint = Asked()  # type: ignore[assignment]
+    sequence.constraint = Asked()  # type: ignore[assignment]  # all that is asked of one
     assert NextTokens([sequence]).tokens.shape == (1,)
     sequence.unwritten.clear()
     with pytest.raises(AssertionError, match="too early"):

@@ -190,7 +190,7 @@ def test_where_words_find_little_sentences_are_found_by_their_meaning_and_judged
         assert all(torch.equal(one, other) for one, other in zip(before, content(made), strict=True))
         judged.clear()
     made = read(meaning=6)
-    made.model.meaning = Horses()  # type: ignore[attr-defined]
+    made.model.meaning = Horses()  # type: ignore[attr-defined]  # a model may have one
     made.archive.add("The harbour master counts seven cranes.") if made.archive else None
     made.recall("How many cranes does the harbour master count?")
     assert not judged  # two telling words are trusted

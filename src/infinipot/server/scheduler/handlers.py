@@ -27,7 +27,7 @@ from infinipot.text.documents import stored
 from infinipot.text.files import label
 from infinipot.text.tokenizer import Format, Tools
 
-STEPS = 4  # of decoding for many that take as long as a pass for one short prompt, on a card
+STEPS = 4  # of decoding for many that take as long as a pass for one short prompt, on a card, about
 OVERFLOW = "the model's numbers overflow on this text or pot: ask otherwise, or read it again"
 LONG = 100_000  # characters that take some hundredths of a second to be split into tokens
 T = TypeVar("T")
