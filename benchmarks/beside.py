@@ -5,6 +5,7 @@
 The models differ, so levels are not compared, but differences are: what a recipe has more or less than
 another one on the same texts. Ours are by rows with their interval. They agree with the paper's where they
 exclude 0 on its side, contradict it where they exclude 0 on the other, and else these rows do not tell.
+Folders beside that of the grids, GRIDS-MODEL, are further models' (`grids.py --plan models`).
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from pathlib import Path
 
 from infinipot.eval.results import Series, load, sections
 from paper.beside import PAPER, Ours, against, budgets, by_group, by_task, difference, keys, speed, worded
+from paper.models import other_models
 
 ROOT = Path(__file__).parents[1]
 RESULTS = ROOT / "docs" / "results"
@@ -90,13 +92,15 @@ def page(grids: Path = RESULTS / "grids", bench: Path = RESULTS / "bench-llama-3
         "Table 3: novelty and catalyst": _grouped("table3", "50%", longbench.series(TABLE_3)),
         "Table 4: pass keys": keys(noise.series(TABLE_4)),
         "Table 7: other models": _models(longbench.series(TABLE_1)),
+        "The same recipes on other models": other_models(sorted(grids.parent.glob(f"{grids.name}-*"))),
         "Figures 2 and 3: what the pot holds": [HELD],
         "Figure 6: memory budgets": budgets(longbench),
         "Figure 7: memory and latency": [LATENCY, *speed(json.loads(bench.read_text("utf-8")))],
     }
     lines = [INTRO + ENDS[longbench.tail]]
     for title, part in parts.items():
-        lines += [f"\n## {title}\n", *part]
+        if told := list(part):
+            lines += [f"\n## {title}\n", *told]
     return "\n".join(lines).rstrip().replace("\n\n\n", "\n\n") + "\n"
 
 

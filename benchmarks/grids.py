@@ -8,7 +8,8 @@ setting was chosen on (`--part tune` to choose some). Each worker loads a model 
 grid after the other, the most wanted first; models follow one another. Rows are kept as they come, under
 OUT/MODEL/parts, and the same command, given again and again, goes on where it ended until nothing is left; it
 says how much there is. Then the parts of each grid are gathered into OUT/MODEL/GRID, a run's folder that
-`infinipot report` and `beside.py` read. `seconds` in the rows are of a busy card.
+`infinipot report` and `beside.py` read. `seconds` in the rows are of a busy card. With `--plan models` fewer
+recipes run, on LongBench and on keys in texts up to 32K, all on one half: for what is said of further models.
 """
 
 from __future__ import annotations
@@ -44,6 +45,9 @@ TABLE_1 = (
 )
 CHUNKED = ("infinipot", "tova", "sirllm", "ccd", "cap-only", "nuc-only", "no-cr-rope")
 PAPER_LENGTHS = "4k,8k,16k,32k,64k,128k,256k,1m"
+SHORT = {"lengths": "4k,8k,16k,32k", "trials": 4}
+FURTHER = ("infinipot", "truncate", "full", "snapkv", "infinipot-paper", "streaming-llm", "tova", "h2o-half")
+ASKING = {"infinipot", "infinipot-paper"}  # those whose catalyst may hold the question
 
 
 @dataclass(frozen=True)
@@ -79,7 +83,8 @@ class Part:
 
     def evaluation(self, args: argparse.Namespace) -> Evaluation:
         task, given, limit = tasks(args)[self.grid]
-        out, half = args.out / "parts" / self.grid / self.name, args.part if task == "longbench" else ALL
+        parted = task == "longbench" or self.grid.endswith("-short")
+        out, half = args.out / "parts" / self.grid / self.name, args.part if parted else ALL
         return Evaluation(make(task, given, args.seed), self.cells, out, args.seed, limit, part=half)
 
 
@@ -91,6 +96,8 @@ def tasks(args: argparse.Namespace) -> dict[str, tuple[str, dict[str, Any], int 
         "essays": ("needle", {"lengths": PAPER_LENGTHS, "trials": 1, "hay": essays}, None),
         "passkey-more": ("passkey", {"lengths": "4k,8k,16k,32k,64k", "trials": 4}, None),
         "essays-more": ("needle", {"lengths": "4k,8k,16k,32k,64k", "trials": 4, "hay": essays}, None),
+        "passkey-short": ("passkey", SHORT, None),
+        "essays-short": ("needle", {**SHORT, "hay": essays}, None),
         "longbench": ("longbench", {"data": longbench, "tasks": "all"}, args.rows),
         "longbench-tokenwise": ("longbench", {"data": longbench, "tasks": "all"}, FEW_ROWS),
     }
@@ -143,11 +150,24 @@ def parts() -> Iterator[Part]:
     yield Part("longbench-tokenwise", ("streaming-llm", "tova", "infinipot"), by_task)
 
 
+def models() -> Iterator[Part]:
+    """The same few recipes for further models, question known and unknown; again the most wanted first."""
+    for recipes in (FURTHER[:3], FURTHER[3:]):
+        for grid in ("longbench", "essays-short", "passkey-short"):
+            known = BY_TASK if grid == "longbench" else "question"
+            for recipe in recipes:
+                catalysts = (known, "general") if recipe in ASKING else (known,)
+                yield from (Part(grid, (recipe,), (catalyst,)) for catalyst in catalysts)
+
+
+PLANS = {"paper": parts, "models": models}
+
+
 def chosen(args: argparse.Namespace) -> list[Part]:
     wanted = set(args.grids.split(",")) if args.grids else set(tasks(args))
     if unknown := wanted - set(tasks(args)):
         raise SystemExit(f"unknown grid '{min(unknown)}'; use {', '.join(tasks(args))}")
-    return [part for part in parts() if part.grid in wanted]
+    return [part for part in PLANS[args.plan]() if part.grid in wanted]
 
 
 # Running ----------------------------------------------------------------------------
@@ -240,9 +260,10 @@ def main(words: Sequence[str] | None = None) -> None:
     )
     parser.add_argument("--longbench", type=Path, required=True, help="folder with LongBench's .jsonl files")
     parser.add_argument("--essays", type=Path, required=True, help="folder with essays, .txt")
+    parser.add_argument("--plan", default="paper", choices=PLANS, help="all of the paper's, or few recipes")
     parser.add_argument("--grids", help="only these, with commas between them")
     parser.add_argument("--rows", type=int, help="of each task, in the grid `longbench`; all where not given")
-    parser.add_argument("--part", default=REPORT, choices=PARTS, help="half of LongBench's rows")
+    parser.add_argument("--part", default=REPORT, choices=PARTS, help="half of longbench*'s and *-short's")
     parser.add_argument("--models", default="qwen2.5-coder-1.5b", help="one after the other")
     parser.add_argument("--weights", default="full", help="how weights are held, as in `infinipot eval`")
     parser.add_argument("--device", default="auto")

@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import beside
 from infinipot.eval.estimates import Estimate
+from infinipot.eval.grid import Grid
 from paper.beside import PAPER, verdict
+from paper.models import other_models
+from toy_eval import kept_run
 
 
 def test_a_difference_agrees_contradicts_or_is_not_told_apart() -> None:
@@ -32,3 +36,30 @@ def test_the_paper_s_averages_are_those_of_its_cells() -> None:
 def test_the_page_in_the_docs_is_what_the_script_makes() -> None:
     page = Path(__file__).parents[3] / "docs" / "paper.md"
     assert page.read_text("utf-8") == beside.page()
+
+
+def test_another_model_s_tables_keep_the_question_known_and_unknown_apart(tmp_path: Path) -> None:
+    def score(cell: Any, name: str, facts: dict[str, Any]) -> float:
+        return float(cell.catalyst in ("by-task", "question") or facts.get("length") == 4096)
+
+    recipes, model = (
+        ("infinipot", "truncate", "snapkv"),
+        {"name": "toy", "file": "GGUF Q4_1", "dtype": "bfloat16"},
+    )
+    keys = [(f"{length}-{n}", {"length": length}) for length in (4096, 8192) for n in range(3)]
+    asked = [(f"{task}/{n}", {"task": task}) for task in ("qasper", "qasper_e") for n in range(3)]
+    kept: Any = {"model": {**model, "weights": "sample:a", "device": "cpu", "format": "plain"}}
+    kept["options"] = {"part": "report"}
+    for name, rows, known in (("longbench", asked, "by-task"), ("essays-short", keys, "question")):
+        kept_run(tmp_path / name, "toy", Grid(recipes, catalysts=(known, "general")), rows, score, **kept)
+    told = "\n".join(other_models([tmp_path]))
+    assert "`toy`, a file of GGUF Q4_1, held and computed in bfloat16. 6 rows" in told
+    assert "half `report` (qasper 6); 0 fit the pot." in told
+    with_it, without = told.split("| question unknown")
+    assert "| InfiniPot | 100.0 (61.0 to 100.0) |  | 6 of 6 (3/3, 3/3) |  |" in with_it
+    less = "3 of 6 (3/3, 0/3) | **-50.0 (-83.3 to -16.7)** |"
+    assert f"| truncated to the pot | 0.0 (0.0 to 39.0) | **-100.0 (-100.0 to -100.0)** | {less}" in with_it
+    assert "| InfiniPot | 0.0 (0.0 to 39.0) |  | 3 of 6 (3/3, 0/3) |  |" in without
+    assert "SnapKV" in with_it
+    assert "SnapKV" not in without
+    assert list(other_models([])) == []

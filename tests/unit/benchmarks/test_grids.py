@@ -20,10 +20,11 @@ def cells(grid: str) -> set[str]:
 
 def test_every_part_makes_cells_and_has_a_place_of_its_own() -> None:
     args = argparse.Namespace(essays=Path("essays"), longbench=Path("longbench"), rows=None)
-    assert {part.grid for part in EVERY} == set(grids.tasks(args))
-    assert all(part.cells.cells("chat") for part in EVERY)
-    places = [(part.grid, part.name) for part in EVERY]
-    assert len(set(places)) == len(places)
+    assert {part.grid for plan in grids.PLANS.values() for part in plan()} == set(grids.tasks(args))
+    for plan in grids.PLANS.values():
+        assert all(part.cells.cells("chat") for part in plan())
+        places = [(part.grid, part.name) for part in plan()]
+        assert len(set(places)) == len(places)
 
 
 def test_rivals_are_there_at_their_fair_settings() -> None:
@@ -33,6 +34,13 @@ def test_rivals_are_there_at_their_fair_settings() -> None:
     assert {"streaming-llm 4096", "tova-tokenwise 4096", "streaming-llm 4096 step=256"} <= cells(
         "longbench-tokenwise"
     )
+
+
+def test_further_models_read_with_the_question_known_and_unknown() -> None:
+    for grid, known in (("longbench", BY_TASK), ("essays-short", "question"), ("passkey-short", "question")):
+        found = [cell for part in grids.models() if part.grid == grid for cell in part.cells.cells("plain")]
+        assert {cell.recipe.preset.name for cell in found} == {*grids.FURTHER}
+        assert {cell.catalyst for cell in found} == {known, "general", ""}
 
 
 def test_models_follow_one_another_in_folders_of_their_own(
