@@ -27,6 +27,7 @@ _USER, _ANSWER, _AGAIN = "QzUserTextQz", "QzAnswerTextQz", "QzSecondTextQz"
 _TURNS = ("user", "assistant", "user")
 _SEPARATORS = ("\ue000", "\x1f", "\n", "|", "0")  # seldom one token with a neighbour, first to last
 _ROUNDS = 8
+_DIALOGUES = 16  # short conversations whose layout is remembered
 _BARE = dict.fromkeys(("add_special_tokens", "return_attention_mask", "return_token_type_ids"), False)
 _BARE["verbose"] = False  # whatever the length
 _SURROGATE = re.compile("[\ud800-\udfff]")
@@ -62,6 +63,7 @@ class HFTokenizer:
             raise ModelError("this model has no fast tokenizer (tokenizer.json): convert it first")
         self.inner = self._hf = tokenizer  # transformers' own, for libraries that know no other
         self._window = window
+        self._dialogues: dict[tuple[str, ...], list[tuple[int, ...]]] = {}
         self._spaced = self._hf.convert_ids_to_tokens(self._call("x")[0])[0][0] in "▁Ġ"
         self._bos = self._find_bos(add_bos)
         self.control_ids: frozenset[int] = self._find_control(control_ids)  # which no text yields
@@ -94,8 +96,7 @@ class HFTokenizer:
 
     def decode(self, ids: Sequence[int]) -> str:
         """Text of the ids; control tokens show as they are written."""
-        text = self._hf.decode(list(ids), skip_special_tokens=False, clean_up_tokenization_spaces=False)
-        return str(text)
+        return str(self._hf.backend_tokenizer.decode(list(ids), skip_special_tokens=False))
 
     def frame(self, format: Format) -> Frame:
         """Return what goes around document, questions and answers in the named format."""
@@ -109,6 +110,15 @@ class HFTokenizer:
         """
         if tools:
             self._require_tools(roles, format, tools)
+            return self._dialogue(roles, format, tools)
+        known = self._dialogues.get((format, *roles))
+        if known is None:
+            known = self._dialogue(roles, format, tools)
+            if len(self._dialogues) < _DIALOGUES:
+                self._dialogues[format, *roles] = known
+        return list(known)
+
+    def _dialogue(self, roles: Sequence[str], format: Format, tools: Tools) -> list[tuple[int, ...]]:
         if format == "chat":
             with nullcontext() if tools else suppress(ConfigError):
                 texts = self._render([f"QzText{index}Qz" for index in range(len(roles))], roles, tools)

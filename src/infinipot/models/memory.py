@@ -106,6 +106,12 @@ def require(what: str, needed: int, free: int, advice: str, *, how: str = "") ->
         raise ModelError(f"{what} needs {in_bytes(needed)}{how} and {in_bytes(free)} is free", remedy=advice)
 
 
+def trim() -> None:
+    """Give memory that was freed back to the system, where the C library is glibc."""
+    with suppress(OSError, AttributeError, TypeError):  # other systems have no such function
+        ctypes.CDLL(None).malloc_trim(0)
+
+
 def give_back() -> None:
     """Give memory that was freed back to the system, now and from now on, where the C library is glibc.
 
@@ -113,8 +119,8 @@ def give_back() -> None:
     of the same size: they grow with every layer. Large blocks get pages of their own instead.
     """
     with suppress(OSError, AttributeError, TypeError):  # other systems have no such functions
+        trim()
         library = ctypes.CDLL(None)
-        library.malloc_trim(0)
         if "MALLOC_MMAP_THRESHOLD_" not in os.environ:
             library.mallopt(-3, OWN_PAGES)  # M_MMAP_THRESHOLD
             library.mallopt(-1, 2 * OWN_PAGES)  # M_TRIM_THRESHOLD: the top of the heap that is kept

@@ -21,9 +21,8 @@ from infinipot.core.rows import FixedRows, Rows
 from infinipot.core.scores import surprise
 from infinipot.reading.model import Model
 from infinipot.reading.next_tokens import NextTokens, logits_of
-from infinipot.reading.sequence import Sequence
+from infinipot.reading.sequence import Sequence, Written
 
-Written = tuple[Tensor, Tensor, Tensor | None]  # a token's hidden state, the next logits, the token's novelty
 SIZES = 16  # graphs of decoding: powers of two of sequences, for pots of a kind or two
 GRAPHS: WeakKeyDictionary[Model, Graphs] = WeakKeyDictionary()  # of decoding, for all pots of a model
 _ONE_AT_A_TIME = RLock()  # held by the thread that decodes: graphs' inputs and outputs are shared by all pots
@@ -78,14 +77,13 @@ class StepGroup:
         return to_device(state, self.pots[0].pot_layers[0].keys.device)
 
     @torch.no_grad()
-    def step(self, tokens: Tensor) -> list[Written]:
-        """Write a token [N] each; return what came of it for each sequence."""
+    def step(self, tokens: Tensor) -> Written:
+        """Write a token [N] each; return what came of it, a row for each sequence."""
         novelty = None
         if any(sequence.needs_novelty for sequence in self.sequences):
             novelty = surprise(logits_of(self.sequences), tokens)
         hidden, logits = self._fixed(tokens) if self.at_fixed_shapes else self._plain(tokens)
-        parts = [slice(row, row + 1) for row in range(len(self.sequences))]
-        return [(hidden[part], logits[part], None if novelty is None else novelty[part]) for part in parts]
+        return Written(hidden, logits, novelty)
 
     def _plain(self, tokens: Tensor) -> tuple[Tensor, Tensor]:
         with ExitStack() as stack:
@@ -125,7 +123,7 @@ class DecodeBatch:
         self.sequences = list(sequences)
         self._unwritten: dict[Sequence, tuple[int, int]] = {}  # row and token of the last step
         self._tokens = torch.empty(0)
-        self._ahead: list[Written] | None = None
+        self._ahead: Written | None = None
         self._group: StepGroup | None = None
 
     def add(self, sequence: Sequence) -> None:
@@ -201,7 +199,7 @@ class DecodeBatch:
             self.drop(one)
         if self._ahead is not None:
             for one, (row, _) in self._unwritten.items():
-                one.take(*self._ahead[row], counted=False)
+                one.take(self._ahead, row, counted=False)
             self._unwritten, self._ahead = {}, None
         elif self._unwritten:
             self._group = None
@@ -221,8 +219,8 @@ class DecodeBatch:
         if rest:
             group = StepGroup([one for one, _, _ in rest])
             written = group.step(self._tokens[[row for _, row, _ in rest]])
-            for (one, _, _), found in zip(rest, written, strict=True):
-                one.take(*found, counted=not group.at_fixed_shapes)
+            for row, (one, _, _) in enumerate(rest):
+                one.take(written, row, counted=not group.at_fixed_shapes)
             self._unwritten = {}
 
     def close(self) -> None:

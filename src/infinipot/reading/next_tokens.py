@@ -15,8 +15,14 @@ from infinipot.reading.sequence import Sequence, TokenScore
 
 
 def logits_of(sequences: Several[Sequence]) -> Tensor:
-    """Logits [N, V] of every sequence's next token."""
-    return sequences[0].logits if len(sequences) == 1 else torch.cat([one.logits for one in sequences])
+    """Logits [N, V] of every sequence's next token: the last step's as they are, if none came since."""
+    step, _ = sequences[0].next_logits
+    rows = [one.next_logits[1] for one in sequences if one.next_logits[0] is step]
+    if len(rows) < len(sequences):
+        return torch.cat([one.logits for one in sequences])
+    if rows == list(range(rows[0], rows[0] + len(rows))):
+        return step[rows[0] : rows[0] + len(rows)]
+    return step[to_device(torch.tensor(rows), step.device)]
 
 
 class NextTokens:
@@ -27,7 +33,9 @@ class NextTokens:
         wanted = [one.wanted for one in sequences]
         self.tokens = sample_rows(_allowed(sequences, logits), wanted, lambda row: sequences[row].noise())
         self._counts = {row: one.logprobs for row, one in enumerate(wanted) if one.logprobs is not None}
-        parts = [self.tokens, *(_scores(logits, self.tokens, self._counts) if self._counts else ())]
+        self._first = [(row, one) for row, one in enumerate(sequences) if one.is_first]
+        parts = [self.tokens, *([logits.amax(-1).isfinite()] if self._first else ())]
+        parts += _scores(logits, self.tokens, self._counts) if self._counts else ()
         self._host = [part.to("cpu", non_blocking=True) for part in parts]
         self._arrived: torch.cuda.Event | None = None
         if self.tokens.device.type == "cuda":
@@ -35,10 +43,13 @@ class NextTokens:
             self._arrived.record()
 
     def on_host(self) -> list[tuple[int, TokenScore | None]]:
-        """Wait for the tokens; return each with its score, if one is wanted."""
+        """Wait for the tokens; return each with its score, if one is wanted. Notes which overflow."""
         if self._arrived is not None:
             self._arrived.synchronize()
         tokens, *scores = (part.tolist() for part in self._host)
+        sound = scores.pop(0) if self._first else []
+        for row, one in self._first:
+            one.overflows = not sound[row]
         found: dict[int, TokenScore] = {}
         for (row, count), own, values, ids in zip(self._counts.items(), *(scores or [[]] * 3), strict=True):
             likeliest = tuple(zip(ids[:count], values[:count], strict=True))

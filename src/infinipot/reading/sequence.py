@@ -50,6 +50,15 @@ class TokenScore:
     likeliest: tuple[tuple[int, float], ...]  # tokens, and the log probability of each
 
 
+@dataclass(frozen=True)
+class Written:
+    """What came of a step's tokens, a row each: hidden states, the next tokens' logits, their novelty."""
+
+    hidden: Tensor  # [N, 1, H]
+    logits: Tensor  # [N, V]
+    novelty: Tensor | None  # [N]
+
+
 class Sequence:
     """One answer: the session it is written into, the next token's logits, and how many tokens may follow.
 
@@ -71,15 +80,28 @@ class Sequence:
         self.wanted, self.left, self.stop_ids = wanted, wanted.max_new_tokens, stop_ids
         self.constraint, self.unwritten = constraint, deque(unwritten)
         self.score: TokenScore | None = None  # of the last token, if wanted
+        self.overflows = False  # the first token was chosen by numbers that are none
         self._noise: Tensor | None = None
         model = session.model
-        self.logits = (  # [1, V] of the next token; the very first one has no past
+        logits = (  # [1, V]; the very first token has no past
             torch.zeros(1, model.vocabulary, device=model.device)
             if hidden is None
             else model.logits(hidden[:, -1])
         )
-        self.source = wanted.generator(self.logits.device)
+        self.next_logits = logits, 0  # of a step's sequences [N, V], and the row that is this one's
+        self.source = wanted.generator(logits.device)
         self.needs_novelty = "novelty" in session.needs and not exhausts_pot
+
+    @property
+    def logits(self) -> Tensor:
+        """Logits [1, V] of the next token."""
+        step, row = self.next_logits
+        return step[row : row + 1]
+
+    @property
+    def is_first(self) -> bool:
+        """Say whether the next token is the answer's first."""
+        return self.left == self.wanted.max_new_tokens and not self.unwritten
 
     @property
     def is_full(self) -> bool:
@@ -94,7 +116,7 @@ class Sequence:
     def noise(self) -> Tensor:
         """Noise [1, V] that the next token is drawn with: the same until `note`, if a step is made again."""
         if self._noise is None:
-            made = torch.empty(self.logits.shape, dtype=torch.float32, device=self.logits.device)
+            made = torch.empty(self.logits.shape, dtype=torch.float32, device=self.source.device)
             self._noise = made.exponential_(1, generator=self.source)
         return self._noise
 
@@ -108,19 +130,19 @@ class Sequence:
         """Write a token alone, distilling when that fills the pot."""
         self.session.flush()
         hidden = self.session.advance(token, self.exhausts_pot)
-        self.logits = self.session.model.logits(hidden[:, -1])
+        self.next_logits = self.session.model.logits(hidden[:, -1]), 0
 
-    def take(self, hidden: Tensor, logits: Tensor, novelty: Tensor | None, counted: bool) -> None:
-        """Go on after a token that was written together with others'; `counted` if its pot knows of it."""
-        session, self.logits = self.session, logits
-        novelty = novelty if self.needs_novelty else None
+    def take(self, step: Written, row: int, counted: bool) -> None:
+        """Go on after a token that was written in a row of a step; `counted` if its pot knows of it."""
+        session, self.next_logits = self.session, (step.logits, row)
+        novelty = step.novelty if self.needs_novelty else None
         if counted:
-            session.mark_written(hidden)
+            session.mark_written(step.hidden[row : row + 1])
             if novelty is not None:
-                session.pot.note_novelty(novelty[None])
+                session.pot.note_novelty(novelty[None, row : row + 1])
             return
         session.mark_written()
         uncounted = session.uncounted
-        uncounted.count, uncounted.hidden = uncounted.count + 1, hidden
+        uncounted.count, uncounted.hidden = uncounted.count + 1, (step.hidden, row)
         if novelty is not None:
-            uncounted.novelty.append(novelty)
+            uncounted.novelty.append((novelty, row))

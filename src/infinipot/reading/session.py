@@ -289,8 +289,10 @@ class PotSession:
         """Let the pot count what captured graphs have written."""
         found, self.uncounted = self.uncounted, Uncounted()
         if found.count:
-            noted = torch.cat(found.novelty) if found.novelty else torch.zeros(found.count)
+            rows = [step[row] for step, row in found.novelty]
+            noted = torch.stack(rows) if rows else torch.zeros(found.count)
             for layer in self.pot.pot_layers:
                 layer.commit(found.count, noted)
             if found.hidden is not None:
-                self.state.last_hidden = found.hidden.clone()
+                step, row = found.hidden
+                self.state.last_hidden = step[row : row + 1].clone()

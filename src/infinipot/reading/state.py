@@ -140,5 +140,5 @@ class Uncounted:
     """Tokens that a captured graph wrote after a pot's last slot and the pot has not counted yet."""
 
     count: int = 0
-    novelty: list[Tensor] = field(default_factory=list)  # [1] each, or none where nobody will ask
-    hidden: Tensor | None = None  # [1, 1, H] of the last token
+    novelty: list[tuple[Tensor, int]] = field(default_factory=list)  # in a step's [N] the row, if asked for
+    hidden: tuple[Tensor, int] | None = None  # in the last step's [N, 1, H] the row

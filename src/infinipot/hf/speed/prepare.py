@@ -3,9 +3,6 @@
 Only for models we have loaded ourselves: a model of the user's is left as it is.
 """
 
-import ctypes
-from contextlib import suppress
-
 import torch
 from torch import nn
 
@@ -15,6 +12,7 @@ from infinipot.hf.packed.integers import has_vnni
 from infinipot.hf.packed.modules import round_many
 from infinipot.hf.speed.joint import join
 from infinipot.hf.speed.products import has_bfloat16, has_onednn, pack
+from infinipot.models.memory import trim
 
 MIXED = "mixed"  # float32 with products in bfloat16, on a CPU; of packed weights in 8 bits
 
@@ -70,8 +68,6 @@ def prepare(model: HFModel, mixed: bool = False, fused: bool = False, packed: bo
         mixed = mixed and has_bfloat16()
         pack(model.model, model.decoder, torch.bfloat16 if mixed else torch.float32)
         model.head = model.model.get_output_embeddings()
-        # What was freed goes back to the system: glibc would keep half a gigabyte of plain weights.
-        with suppress(OSError, AttributeError):  # another C library: nothing to ask of it
-            ctypes.CDLL("libc.so.6").malloc_trim(0)
+        trim()  # glibc would keep half a gigabyte of plain weights
         return MIXED if mixed else name
     return name

@@ -9,7 +9,7 @@ from starlette.responses import JSONResponse, Response
 from infinipot.server.http.objects import Answer
 from infinipot.server.http.schema import AnswerBody, ChatBody, CompletionBody
 from infinipot.server.http.service import Caller
-from infinipot.server.http.streams import SSE, EventStream, Sent, sent
+from infinipot.server.http.streams import DONE, SSE, EventStream, Sent, sent
 from infinipot.server.scheduler import requests
 
 router = APIRouter(prefix="/v1", tags=["answers"])
@@ -57,7 +57,7 @@ async def _answer(caller: Caller, asked: AnswerBody, wanted: Sequence[requests.R
             yield sent(answer.chunk(index=index, finish=event.finish) | usage | event.recalled)
             if len(ends) == len(handles):
                 yield from [sent(answer.usage(ends))] if wants_usage else []
-                yield {"data": "[DONE]"}
+                yield DONE
 
     numbers = range(len(handles)) if answer.chat else ()
     opening = [sent(answer.chunk("", index, role="assistant") | usage) for index in numbers]

@@ -18,13 +18,15 @@ from infinipot.server.scheduler import requests
 KEEP_ALIVE_S = 15
 SEND_S = 60.0  # a client that takes nothing for so long is let go
 PEEK_S = 1.0  # how long a stream waits for its first event: an error then still has a status of its own
+DONE = b"data: [DONE]\n\n"  # the last event of OpenAI's streams
 SSE = {"text/event-stream": {"schema": {"type": "string"}}}  # for the OpenAPI document
-Sent = dict[str, str]  # "data", and "event" where it has a name
+Sent = bytes  # an event as it is sent
 
 
 def sent(data: dict[str, Any], event: str | None = None) -> Sent:
     """Return one server-sent event; ASCII, so that no character can be taken for the end of a line."""
-    return {"data": json.dumps(data)} | ({} if event is None else {"event": event})
+    name = "" if event is None else f"event: {event}\n"
+    return f"{name}data: {json.dumps(data)}\n\n".encode()
 
 
 class EventStream(EventSourceResponse):

@@ -229,7 +229,7 @@ def _answer(
     told = AnswerEvents(put, reader.tokenizer, tools, options.one_call)
     while text.tokens < most and not (text.stopped or told.done):
         token = yield sequence
-        if not text.tokens and not sequence.logits.amax().isfinite():
+        if sequence.overflows:
             raise InputError(OVERFLOW)
         if token is None:
             break

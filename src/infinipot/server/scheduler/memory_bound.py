@@ -1,6 +1,5 @@
 """The bound on a server's memory: measured while it warms up, printed, and on a card enforced."""
 
-import ctypes
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from math import ceil
@@ -12,12 +11,13 @@ from infinipot.common.sizes import in_bytes
 from infinipot.engine import Engine
 from infinipot.errors import ConfigError
 from infinipot.models.card_memory import CardMemory
-from infinipot.models.memory import forget_peak, recent_peak_bytes
+from infinipot.models.memory import forget_peak, recent_peak_bytes, trim
 from infinipot.reading.held_words import LEAST
 from infinipot.reading.reader import Reader
 
 SHARE = 0.1  # of what was measured, for requests' own text and the allocator's waste
 FLOOR = 200_000_000  # bytes; likewise, where little was measured
+TIDY = 32  # requests between two times that freed memory is given back to the system
 SMALL = 16 * 2**20  # bytes of a kept pot beside its slots: the last hidden state, numbers
 ARCHIVE = 4 * 2**20  # bytes of an archive in memory: SQLite's page cache, and words that are being indexed
 
@@ -30,6 +30,7 @@ class MemoryBound:
         self.card = card or (CardMemory(device) if device.type == "cuda" else None)
         self.pots = self.bound = 0
         self.largest = 0  # bytes of a kept pot of this model and recipe, at most
+        self._ended = 0  # requests
         self._graphs = 0  # bytes beside torch's that captured graphs took
 
     def make_pots(self, readers: Sequence[Reader], make: Callable[[Reader], None]) -> None:
@@ -83,13 +84,16 @@ class MemoryBound:
         fewer, smaller = f"use `slots` and `conversations` of {fit} together", "use a smaller `capacity`"
         raise ConfigError(problem, field="slots", remedy=fewer if fit > 0 else smaller)
 
+    def note_ended(self, background: Callable[[Callable[[], None]], object]) -> None:
+        """After every few requests give back, in the background, what they have left unused."""
+        self._ended += 1
+        if not self._ended % TIDY:
+            with suppress(RuntimeError):  # the server is closing
+                background(trim)
+
     def release(self) -> None:
-        """Give back what nothing uses, after memory ran out."""
-        if self.card is not None:
-            self.card.release()
-            return
-        with suppress(OSError, AttributeError):  # another C library: nothing to ask of it
-            ctypes.CDLL("libc.so.6").malloc_trim(0)
+        """Give back what nothing uses."""
+        self.card.release() if self.card is not None else trim()
 
     def unbound(self) -> None:
         """Let the process take what it likes again, when the server has ended."""

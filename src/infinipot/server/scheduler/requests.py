@@ -4,7 +4,6 @@ import asyncio
 import logging
 import time
 from collections.abc import AsyncIterator, Callable, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
@@ -13,6 +12,7 @@ from infinipot.common.out_of_memory import out_of_memory
 from infinipot.errors import InfiniPotError
 from infinipot.reading.progress import Progress
 from infinipot.reading.sampling import Generation
+from infinipot.server.scheduler.post import Post
 from infinipot.server.scheduler.tool_calls import Call as Call
 from infinipot.store import Card
 from infinipot.text.convert.isolated import Part
@@ -176,9 +176,11 @@ Event = Queued | Reading | Piece | Call | Answered | Kept
 class RequestHandle:
     """A submitted request: its events, from the scheduler's thread to an event loop, and a way to cancel."""
 
-    def __init__(self, request: Request, wake: Callable[[], None] = lambda: None) -> None:
+    def __init__(
+        self, request: Request, wake: Callable[[], None] = lambda: None, post: Post | None = None
+    ) -> None:
         self.request, self.cancelled = request, False
-        self._wake, self._loop = wake, asyncio.get_running_loop()
+        self._wake, self._loop, self._post = wake, asyncio.get_running_loop(), post or Post()
         self._events: asyncio.Queue[Event | Exception] = asyncio.Queue()
         self._place, self._told = 0, 0.0  # what was said of the queue, and when
 
@@ -189,8 +191,7 @@ class RequestHandle:
 
     def put(self, event: Event | Exception) -> None:
         """Hand over an event; called from the scheduler's thread."""
-        with suppress(RuntimeError):  # the loop is closed: there is no listener
-            self._loop.call_soon_threadsafe(self._events.put_nowait, event)
+        self._post.put(self._loop, self._events, event)
 
     def tell_place(self, place: int, wait_s: float) -> None:
         """Say where the request stands in the queue: when that changes, and every few seconds."""

@@ -22,6 +22,7 @@ from infinipot.server.scheduler.answer_batch import AnswerBatch
 from infinipot.server.scheduler.handlers import Running
 from infinipot.server.scheduler.memory_bound import MemoryBound
 from infinipot.server.scheduler.pace import Pace
+from infinipot.server.scheduler.post import Post
 from infinipot.server.scheduler.pot_library import PotLibrary, tenant_store
 from infinipot.server.scheduler.requests import BusyError, FaultError, RequestHandle, error_for_caller
 from infinipot.server.scheduler.slots import Slots
@@ -47,14 +48,13 @@ class Scheduler:
         self.ready = self._closing = False
         self.failure = ""  # why the scheduler works no more; empty where it does
         self._admission = Admission(settings)
-        self._running: list[Running] = []
+        self._running, self._post = list[Running](), Post()
         self._answers = AnswerBatch(self.memory.release)
         self._libraries: dict[str, PotLibrary] = {}
-        self._change = threading.Condition()
+        self._change, self._turns = threading.Condition(), itertools.count(1)
         self._disk = ThreadPoolExecutor(1, "pots")  # one thread, so that what it locks it can unlock
         self._cards = ThreadPoolExecutor(4, "cards")  # of pots in a store that may be far away
         self._thread = threading.Thread(target=self._run, name="scheduler", daemon=True)
-        self._turns = itertools.count(1)
         self._pace = Pace(engine.model.device.type, settings.slowdown, settings.read_chunk)
 
     # For other threads --------------------------------------------------------
@@ -105,7 +105,7 @@ class Scheduler:
             if self._closing or not self.ready:
                 raise BusyError("the server is starting or closing: try again", 5, closing=True)
             self._admission.require_room(request.tenant, self._running)
-            handle = RequestHandle(request, self._wake)
+            handle = RequestHandle(request, self._wake, self._post)
             self._admission.queue.append(handle)
             self._change.notify_all()
             return handle
@@ -177,8 +177,7 @@ class Scheduler:
         """Sleep until there is something to do; false when all is done and the server closes."""
         with self._change:
             while True:
-                queue = self._admission.queue
-                if self._admission.next(self._running) or any(handle.cancelled for handle in queue):
+                if self._admission.next(self._running) or any(one.cancelled for one in self._admission.queue):
                     return True
                 if any(running.waits is None or running.waits.done() for running in self._running):
                     return True
@@ -280,19 +279,21 @@ class Scheduler:
         tokens, failed = self._answers.step()
         for sequence, failure in failed:
             self._end(answering[sequence], failure)
-        for sequence, token in tokens:
-            self._advance(answering[sequence], lambda token=token: token)  # type: ignore[misc]
+        with self._post.together(self._answers):
+            for sequence, token in tokens:
+                self._advance(answering[sequence], lambda token=token: token)  # type: ignore[misc]
 
     def _end(self, running: Running, last: requests.Event | Exception) -> None:
         """Give a request's slot back, then put its last event."""
         running.steps.close()
+        running.release()  # what is not kept is emptied first, and then need not be counted
         try:
             if running.sequence is not None:
                 self._answers.batch.drop(running.sequence)
         except Exception as error:  # its pot is not what its caller has seen: it is not kept
             log.warning("the pot of an answer is given up: %s", error_for_caller(error))
             running.slot.release()
-        running.release()
         self._running.remove(running)
         self._admission.note_ended(running)
+        self.memory.note_ended(self._disk.submit)
         running.handle.put(last)
