@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from functools import partial
 from typing import Any
 
@@ -44,6 +45,7 @@ def _today(says: partial[None]) -> None:
 
 def _served(says: partial[None]) -> None:
     both = [document(f"load-card-{name}.json") for name in ("qwen", "8b")]
+    both[0]["fair"] = document("load-card-qwen-fair.json")["fair"]  # of another start: time had run out
     texts, again = ([one["many"][part] for one in both] for part in ("texts", "again_1"))
     says("| from the start to ready | {:.0f} s | {:.0f} s |", *(one["start_s"] for one in both))
     counts = [number for one in texts for number in (one["answered"], one["requests"], one["seconds"])]
@@ -74,11 +76,22 @@ def _fair(says: partial[None], both: list[dict[str, Any]]) -> None:
     says(words, *shares)
     waits = [one[name] for one in quiet for name in ("first_p50_s", "first_p95_s")]
     says("| first token then, median and p95 | {:.2f} s, {:.2f} s | {:.2f} s, {:.2f} s |", *waits)
-    words = "| time between two tokens then, p95 | {:.1f} ms | {:.1f} ms |"
+    says("| tokens in a piece of an answer then | {:.1f} | {:.1f} |", *_tokens(quiet))
+    words = "| time between two pieces then, p95 | {:.1f} ms | {:.1f} ms |"
     says(words, *(one["gap_p95_ms"] for one in quiet))
     words = "| the same while a million tokens are read for one more client, p95 | {:.1f} ms | {:.1f} ms |"
     says(words, *(one["gap_p95_ms"] for one in busy))
     says("| as many times the quiet one | {:.1f} x | {:.1f} x |", *(one["p95_times_quiet"] for one in fair))
     words = "| first token of a short question meanwhile, p95 | {:.2f} s | {:.2f} s |"
     says(words, *(one["first_p95_s"] for one in short))
-    says("| the million tokens read in | {:.0f} s | {:.0f} s |", *(one["text_read_s"] for one in fair))
+    says("| tokens/s and tokens in a piece then | {:,.0f}, {:.1f} | {:,.0f}, {:.1f} |", *_rates(busy))
+    limit = int(re.search(r"not read within (\d+) s", fair[0]["text_error"])[1])  # type: ignore[index]
+    says("| the million tokens read in | more than {} s | {:.0f} s |", limit, fair[1]["text_read_s"])
+
+
+def _tokens(found: list[dict[str, Any]]) -> list[float]:
+    return [one["tokens"] / one["pieces"] for one in found]
+
+
+def _rates(found: list[dict[str, Any]]) -> list[float]:
+    return [x for one in found for x in (one["tokens_s"], one["tokens"] / one["pieces"])]

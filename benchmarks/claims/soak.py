@@ -9,6 +9,18 @@ PAGE = "docs/results.md"
 
 
 def claimed(says: Says) -> None:
+    _on_two_cores(says)
+    found = document("soak-card.json")
+    says(PAGE, "({} senders left early; [soak-card.json]", sum(found["left"].values()))
+    idle = found["held"]["idle"] and not found["left_on_disk"] and not found["slots_busy_afterwards"]
+    words = "no failure, {} answers of 429, every slot free and nothing left on disk. The host's memory"
+    says(PAGE, words, found["answered_429"], holds=idle and not found["failures"])
+    held = found["resident_bytes"]
+    grew = 100 * held["growth"], held["peak"] / 1e9
+    says(PAGE, "memory grew by {:.1f}% from the second tenth to the last, to {:.2f} GB", *grew)
+
+
+def _on_two_cores(says: Says) -> None:
     found = document("soak-cpu.json")
     says(PAGE, "{:,} requests of nine kinds", found["requests"], holds=len(found["done"]) == 9)
     says(PAGE, "{} of whose senders left early ([soak-cpu.json]", sum(found["left"].values()))
