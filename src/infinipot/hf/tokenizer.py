@@ -27,7 +27,7 @@ _USER, _ANSWER, _AGAIN = "QzUserTextQz", "QzAnswerTextQz", "QzSecondTextQz"
 _TURNS = ("user", "assistant", "user")
 _SEPARATORS = ("\ue000", "\x1f", "\n", "|", "0")  # seldom one token with a neighbour, first to last
 _ROUNDS = 8
-_DIALOGUES = 16  # short conversations whose layout is remembered
+_SHORT = 3  # messages of a conversation whose layout is remembered
 _BARE = dict.fromkeys(("add_special_tokens", "return_attention_mask", "return_token_type_ids"), False)
 _BARE["verbose"] = False  # whatever the length
 _SURROGATE = re.compile("[\ud800-\udfff]")
@@ -111,11 +111,9 @@ class HFTokenizer:
         if tools:
             self._require_tools(roles, format, tools)
             return self._dialogue(roles, format, tools)
-        known = self._dialogues.get((format, *roles))
-        if known is None:
-            known = self._dialogue(roles, format, tools)
-            if len(self._dialogues) < _DIALOGUES:
-                self._dialogues[format, *roles] = known
+        known = self._dialogues.get((format, *roles)) or self._dialogue(roles, format, tools)
+        if len(roles) <= _SHORT and "strftime_now" not in str(self._hf.chat_template):  # today's date
+            self._dialogues[format, *roles] = known
         return list(known)
 
     def _dialogue(self, roles: Sequence[str], format: Format, tools: Tools) -> list[tuple[int, ...]]:

@@ -120,6 +120,7 @@ class Server(uvicorn.Server):
             self.should_exit = self.force_exit = True
         if self._service.scheduler.ready and not self._announced:
             self._announced = True
+            gc.collect()
             gc.freeze()  # what is there stays: looked through again and again, it would stop all answers
             settings, state = self._service.settings, self._service.scheduler.state()
             pots, bound = (state[name] / 1e9 for name in ("pots_bytes", "memory_bound_bytes"))

@@ -218,3 +218,18 @@ def test_byte_tokens_are_known_where_they_are_decoded_together() -> None:
     assert {name for name in NAMES if HFTokenizer(build(name)).byte_fallback_ids} == set(NAMES) - set(
         BYTE_LEVEL
     )
+
+
+def test_a_layout_with_todays_date_is_not_remembered() -> None:
+    dated = "{{ strftime_now('%f') }}" + CHATML
+    fixed, moving = (HFTokenizer(with_template(BYTE_LEVEL[0], one)) for one in (CHATML, dated))
+    assert fixed.dialogue(["user"], "chat") == fixed.dialogue(["user"], "chat")
+    assert len({tuple(moving.dialogue(["user"], "chat")) for _ in range(3)}) > 1
+
+
+def test_what_a_caller_does_with_a_layout_changes_no_other() -> None:
+    ours = HFTokenizer(with_template(BYTE_LEVEL[0], CHATML))
+    first = ours.dialogue(["user"], "chat")
+    kept = list(first)
+    first[0] = ()
+    assert ours.dialogue(["user"], "chat") == kept

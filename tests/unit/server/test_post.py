@@ -125,7 +125,8 @@ def test_another_threads_event_is_not_held_back() -> None:
 
 
 def test_a_closed_loop_holds_nothing_up() -> None:
-    post = Post(Clock())
+    clock = Clock()
+    post = Post(clock)
 
     async def made() -> Listener:
         return Listener(post)
@@ -136,7 +137,8 @@ def test_a_closed_loop_holds_nothing_up() -> None:
 
     async def run() -> None:
         one = Listener(post)
-        with post.together():
+        clock.now = 0.6
+        with post.together(MORE):
             one.put("a")
         await _settle()
         assert one.taken() == ["a"]

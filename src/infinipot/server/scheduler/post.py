@@ -4,10 +4,11 @@ import asyncio
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence, Sized
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any
 
 REST = 1.0  # times as long as a loop was busy with events it is left alone, if more will come
+LONGEST_S = 0.5  # that events are held back
 Sent = tuple["asyncio.Queue[Any]", Any]  # an event, and the queue it goes to
 
 
@@ -62,8 +63,6 @@ class Post:
             now = self._clock()
             self._rests = now + REST * (now - began)
 
-        self._rests = float("inf")  # until it is done
-        try:
+        self._rests = self._clock() + LONGEST_S  # until it is done, or gone
+        with suppress(RuntimeError):  # the loop is closed: there is no listener
             loop.call_soon_threadsafe(arrive)
-        except RuntimeError:  # the loop is closed: there is no listener
-            self._rests = 0.0

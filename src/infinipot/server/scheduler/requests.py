@@ -10,6 +10,7 @@ from typing import Any, Literal
 
 from infinipot.common.out_of_memory import out_of_memory
 from infinipot.errors import InfiniPotError
+from infinipot.reading.catalyst import catalyst_text
 from infinipot.reading.progress import Progress
 from infinipot.reading.sampling import Generation
 from infinipot.server.scheduler.post import Post
@@ -112,6 +113,14 @@ class ReadIntoPot:
 
 
 Request = ChatRequest | CompletionRequest | ReadIntoPot
+
+
+def check(request: Request) -> None:
+    """Refuse a request with an unknown catalyst."""
+    if isinstance(request, ReadIntoPot):
+        catalyst_text(request.catalyst)
+    else:
+        catalyst_text(request.options.catalyst, "")
 
 
 @dataclass(frozen=True)

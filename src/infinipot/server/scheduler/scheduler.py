@@ -11,7 +11,6 @@ from typing import Any
 from infinipot.engine import Engine
 from infinipot.errors import ConfigError, InfiniPotError
 from infinipot.hf.speed.prepare import allow_recompiling
-from infinipot.reading.catalyst import catalyst_text
 from infinipot.reading.grammar import Grammar
 from infinipot.reading.held_words import Word
 from infinipot.reading.sequence import Sequence
@@ -95,10 +94,7 @@ class Scheduler:
 
     def submit(self, request: requests.Request) -> RequestHandle:
         """Accept a request, or say why not: called from an event loop."""
-        if isinstance(request, requests.ReadIntoPot):
-            catalyst_text(request.catalyst)
-        else:
-            catalyst_text(request.options.catalyst, "")
+        requests.check(request)
         with self._change:
             if self.failure:
                 raise self._fault()
@@ -206,6 +202,8 @@ class Scheduler:
         reading = [one for one in self._running if one.sequence is None and one.waits is None]
         reading, read = [one for one in reading if chunk or one.is_new_question], 0
         for running in sorted(reading, key=lambda one: one.turn):
+            if running.turn:  # a pass takes as long as some steps
+                self._post.flush()
             running.turn, reader, pot = next(self._turns), running.reader, running.reader.pot
             begun = pot.fill - (reader.config.kept if pot.cycles else 0)
             reader.session.block, before = self._pace.block(chunk, begun), (pot.tokens, pot.cycles)
@@ -277,9 +275,9 @@ class Scheduler:
         """Make one token for every request that answers."""
         answering = {running.sequence: running for running in self._running if running.sequence}
         tokens, failed = self._answers.step()
-        for sequence, failure in failed:
-            self._end(answering[sequence], failure)
         with self._post.together(self._answers):
+            for sequence, failure in failed:
+                self._end(answering[sequence], failure)
             for sequence, token in tokens:
                 self._advance(answering[sequence], lambda token=token: token)  # type: ignore[misc]
 
