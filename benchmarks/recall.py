@@ -7,18 +7,24 @@ on the half of a set that nothing was chosen on (PART-tune: on the other one). R
 and the same command goes on where it ended; several parts may run at once, each with its own command. Before
 that, seconds and memory: reading with and without an archive in turns, asking with and without recall in
 turns. OUT/summary.json, or summary-PARTS.json, has everything but the rows.
+
+Parts that begin with `aside` say how much of the pot is best beside passages (`ASIDES`): each on the tune
+half, to choose by, and on the other one.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import lzma
 import resource
 import statistics
 import tempfile
+import threading
 import time
 from collections import Counter
 from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -34,10 +40,65 @@ from infinipot.eval.evaluate import Evaluation, Workers, evaluate
 from infinipot.eval.folder import read_rows
 from infinipot.eval.grid import Grid
 from infinipot.eval.results import summary
-from infinipot.eval.tasks.task import ALL, BadRow, Count, Example, Task, half, make
+from infinipot.eval.tasks.task import ALL, REPORT, TUNE, BadRow, Count, Example, Task, half, make
+from infinipot.reading import recalled
+from infinipot.reading.room import make_room_for_catalyst
+from infinipot.recall.search import coverage
 
 QA = "narrativeqa,qasper,multifieldqa_en,hotpotqa,2wikimqa,musique"
 QA += ",qasper_e,multifieldqa_en_e,hotpotqa_e,2wikimqa_e"
+
+
+@dataclass(frozen=True)
+class Aside:
+    """How much of the pot stays beside passages, and what else is looked for where words find little."""
+
+    sure: int  # a capacity's part where the best passage has most of the question's telling words; 0: nothing
+    unsure: int  # where it has not
+    recent: int = 0  # last slots that stay whatever the question
+    asks_pot: bool = False  # where words find little, the pot's own answer is looked for, not keywords
+
+    def make_way(self, reader: Any, question: str) -> None:
+        """Leave of the pot what matters most, by how well words have found."""
+        found, telling = coverage(reader.archive, question)
+        part = self.sure if found > recalled.COVERED * telling else self.unsure
+        session = reader.session
+        if not part:
+            session.forget_slots()
+        elif session.distils and session.pot.cycles and reader.config.capacity // part < session.pot.fill:
+            make_room_for_catalyst(session)
+            session.write([], distil=True, recent=self.recent, budget=reader.config.capacity // part)
+
+    @contextmanager
+    def tried(self) -> Iterator[None]:
+        """Have it so for a while."""
+        before, aimed = (recalled.aim, recalled.make_way, recalled.said), recalled.aim
+
+        def aim(reader: Any, question: str) -> None:
+            aimed(reader, question)
+            if reader.session.mode.prompt != "passages":
+                self.make_way(reader, question)
+
+        def said(reader: Any, prompt: str, question: str, most: int, stops: Any = ()) -> str:
+            if reader.session.mode.prompt == "passages":  # there is no pot to ask
+                return before[2](reader, prompt, question, most, stops)
+            return "".join(reader.fork().answer(question, Generation(most), ()))
+
+        recalled.aim, recalled.make_way = aim, lambda reader: None  # noqa: ARG005 - as it is called
+        recalled.said = said if self.asks_pot else before[2]
+        try:
+            yield
+        finally:
+            recalled.aim, recalled.make_way, recalled.said = before
+
+
+ASIDES = {
+    "eighth": Aside(8, 8, 64),  # today's
+    "plain": Aside(8, 8),
+    "sure": Aside(0, 8),
+    "more": Aside(0, 2),
+    "own": Aside(0, 8, asks_pot=True),
+}
 
 
 @dataclass(frozen=True)
@@ -51,6 +112,7 @@ class Part:
     half: str = ALL  # of the examples, as `infinipot eval --part`; facts know their halves themselves
     each: int | None = None  # examples of a conversation in each half
     longer: int = 0  # tokens that a text has more than
+    aside: str = ""  # of ASIDES; today's where empty
 
 
 @dataclass(frozen=True)
@@ -169,8 +231,45 @@ def parts(args: argparse.Namespace) -> list[Part]:
         Part("again-1m", "facts", {**facts, "lengths": "1m", **few}, again),
         Part("longbench-recall-tune", *longbench, cells["recall"], "tune", **long),
         Part("longbench-2k-tune", *longbench, more, "tune", **long),
+        *asides(args),
         Part("locomo-tune", *locomo, (*cells["passages"], *cells["recall"], *more), "tune", 24),
     ]
+
+
+def asides(args: argparse.Namespace) -> list[Part]:
+    """How much of the pot stays beside passages, on whole halves; and what it is compared with."""
+    data, words, alone = args.data, (("infinipot", "1k"),), (("passages", "1k"),)
+    locomo = ("locomo", {"data": data / "locomo"})
+    longbench = ("longbench", {"data": data / "longbench", "tasks": QA})
+    facts = {"data": data / "facts", "hay": str(data / "books"), "texts": 2, "planted": 25}
+    needles = {"hay": str(data / "essays"), "trials": 1, "depths": "0.1,0.5,0.9"}
+    found = [
+        Part("aside-essays", "needle", {**needles, "lengths": "4k,16k,64k,128k,1m"}, words),
+        Part(
+            "aside-essays-sure", "needle", {**needles, "lengths": "4k,16k,64k,128k,1m"}, words, aside="sure"
+        ),
+    ]
+    ways: dict[str, tuple[tuple[tuple[str, ...], ...], str]] = {
+        "passages": (alone, ""),
+        **{name: (words, name) for name in ASIDES},
+        "pure": ((("infinipot", "0"),), ""),
+        "known": ((("infinipot", "0", "", "question"),), ""),
+        "full": ((("full",),), ""),
+        "judged": ((("infinipot", "1k", "32"),), ""),
+        "passages-judged": ((("passages", "1k", "32"),), ""),
+    }
+    for part in (TUNE, REPORT):
+        for name, (cells, aside) in ways.items():
+            more: dict[str, Any] = {"half": part, "aside": aside}
+            found.append(Part(f"aside-locomo-{part}-{name}", *locomo, cells, **more))
+            found.append(
+                Part(f"aside-longbench-{part}-{name}", *longbench, cells, longer=args.capacity, **more)
+            )
+            for lengths in ("16k,128k", "1m"):
+                planted = {**facts, "part": part, "lengths": lengths}
+                last = "" if lengths != "1m" else "-1m"
+                found.append(Part(f"aside-facts-{part}-{name}{last}", "facts", planted, cells, aside=aside))
+    return found
 
 
 def run(part: Part, engine: Engine, args: argparse.Namespace, ends: float) -> list[dict[str, Any]]:
@@ -178,9 +277,10 @@ def run(part: Part, engine: Engine, args: argparse.Namespace, ends: float) -> li
     task, out = make(part.task, part.options, 0), args.out / part.name
     task = Chosen(task, part.longer, part.each) if part.longer or part.each else task
     wanted = Evaluation(task, Cells(part, args.capacity), out, part=part.half)  # type: ignore[arg-type]  # a grid by its cells
-    for _ in evaluate(wanted, Workers(lambda: engine, args.batch)):
-        if time.monotonic() > ends:
-            break
+    with ASIDES[part.aside].tried() if part.aside else nullcontext():
+        for _ in evaluate(wanted, Workers(lambda: engine, args.batch)):
+            if time.monotonic() > ends:
+                break
     found = summary(read_rows(args.out / part.name))["cells"]
     for cell in found:
         interval = " to ".join(f"{100 * x:.1f}" for x in cell["interval"]) if cell["interval"] else ""
@@ -236,7 +336,7 @@ def costs(engine: Engine, args: argparse.Namespace) -> list[dict[str, Any]]:
         task = make("facts", {**facts, "lengths": length}, 1)
         made = task.examples(lambda text: len(engine.tokenizer.encode(text)))
         asked = [one for one in made if isinstance(one, Example)]
-        for way, recipe, recall in ways:
+        for way, recipe, recall in (one for one in ways if not args.ways or one[0] in args.ways.split(",")):
             reader = engine.reader(Recipe.named(recipe, capacity=args.capacity, format=engine.format))
             started = time.perf_counter()
             reader.read(asked[0].text)
@@ -281,15 +381,58 @@ def used() -> dict[str, int]:
 
 
 def resident(engine: Engine, args: argparse.Namespace) -> dict[str, Any]:
-    """Return the peaks of memory after a text of 10K tokens and after one of 1M, both archived."""
-    texts = make("facts", {"data": args.data / "facts", "hay": str(args.data / "books"), "lengths": "1m"}, 2)
-    text = next(iter(texts.examples(lambda text: len(engine.tokenizer.encode(text))))).text  # type: ignore[union-attr]  # no row is bad
-    reader, found = engine.reader(Recipe.named(capacity=args.capacity, format=engine.format)), {}
-    for name, length in (("10k", 40_000), ("1m", len(text))):
-        reader.clear()
-        reader.read(text[at : at + 65536] for at in range(0, length, 65536))
-        found[name] = {"tokens": reader.tokens_read, **used()}
+    """Return the most memory seen while texts of 10K and of 1M tokens are read and asked about, archived.
+
+    The texts are files, read in pieces. A short one comes first: what a process needs once is there then.
+    """
+    found: dict[str, Any] = {}
+    with tempfile.TemporaryDirectory() as folder:
+        for name, tokens in (("warm", 10_000), ("10k", 10_000), ("1m", args.most)):
+            reader = engine.reader(Recipe.named(capacity=args.capacity, format=engine.format))
+            with (
+                watched() as seen,
+                _book(args, Path(folder) / "book", 4 * tokens).open(encoding="utf-8") as text,
+            ):
+                reader.read(iter(lambda: text.read(8192), ""))
+                reader.ask("Who is the captain of the ship, and what happens to him?", Generation(16))
+            found[name] = {"tokens": reader.tokens_read, **seen}
+            print(name, found[name], flush=True)
+            del reader
     return found
+
+
+def _book(args: argparse.Namespace, path: Path, characters: int) -> Path:
+    """Write the beginning of the books to a file, in pieces."""
+    left = characters
+    with path.open("w", encoding="utf-8") as out:
+        while left > 0:
+            for book in sorted((args.data / "books").glob("*.xz")):
+                with lzma.open(book, "rt", encoding="utf-8") as text:
+                    while left > 0 and (piece := text.read(min(left, 8192))):
+                        out.write(piece)
+                        left -= len(piece)
+    return path
+
+
+@contextmanager
+def watched() -> Iterator[dict[str, int]]:
+    """Yield what will say the most resident bytes of this process meanwhile, at the beginning and the end."""
+    process, over = psutil.Process(), threading.Event()
+    seen = {"before": process.memory_info().rss, "most": 0, "after": 0}
+
+    def look() -> None:
+        while not over.wait(0.02):
+            seen["most"] = max(seen["most"], process.memory_info().rss)
+
+    thread = threading.Thread(target=look)
+    thread.start()
+    try:
+        yield seen
+    finally:
+        over.set()
+        thread.join()
+        seen["after"] = process.memory_info().rss
+        seen["most"] = max(seen["most"], seen["after"])
 
 
 def spread(values: list[float]) -> dict[str, float]:
@@ -310,6 +453,10 @@ def main() -> None:
     parser.add_argument("--capacity", type=int, default=4096)
     parser.add_argument("--tokens", type=int, default=131072, help="of the text that seconds are measured on")
     parser.add_argument("--lengths", default="16k,128k,1m", help="of texts that costs are measured on")
+    parser.add_argument("--ways", default="", help="of `costs`, commas between; all where empty")
+    parser.add_argument(
+        "--most", type=int, default=1_050_000, help="tokens of the text for `resident`, about"
+    )
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--batch", type=int)
     parser.add_argument("--minutes", type=float, default=9)
@@ -318,7 +465,10 @@ def main() -> None:
     args = parser.parse_args()
     ends = time.monotonic() + 60 * args.minutes
     engine = open_engine(args.model, args.device, args.dtype)
-    chosen = [one for one in parts(args) if not args.parts or one.name in args.parts.split(",")]
+    chosen = parts(args)
+    if args.parts:  # in the order they are named in
+        known = {one.name: one for one in chosen}
+        chosen = [known[name] for name in args.parts.split(",") if name in known]
     told: dict[str, Any] = {"model": engine.name, "device": str(engine.model.device), "dtype": engine.dtype}
     told["parts"], started = {}, time.monotonic()
     args.out.mkdir(parents=True, exist_ok=True)
@@ -330,7 +480,7 @@ def main() -> None:
     if not args.parts or "resident" in args.parts.split(","):
         told["resident"] = resident(engine, args)
         print(told["resident"], flush=True)
-    summary_file = args.out / (f"summary-{args.parts}.json" if args.parts else "summary.json")
+    summary_file = args.out / (f"summary-{args.parts[:100]}.json" if args.parts else "summary.json")
     summary_file.write_text(json.dumps(told, indent=1) + "\n", "utf-8")
     for part in chosen:
         if time.monotonic() > ends:
