@@ -187,6 +187,12 @@ def _seconds(says: partial[None]) -> None:
     words = "Reading 128K took {:.3f} x with the archive ({:.3f} to {:.3f}, 4 rounds)."
     says(words, reading["median"], reading["least"], reading["most"])
     says("the pot has {:.0f} MB:", turns["pot_bytes"] / 1e6)
+    without, with_ = document("recall/costs-cpu.json")["costs"]
+    took = [with_["ask_s"][name] for name in ("median", "least", "most")]
+    words = "an ask after {:,} tokens took {:.1f} s with recall ({:.1f} to {:.1f}; {} tokens read again)"
+    says(words, with_["tokens"], *took, with_["read_again"])
+    took = [without["ask_s"][name] for name in ("median", "least", "most")]
+    says("and {:.1f} s without ({:.1f} to {:.1f}),", *took)
     resident = document("recall/seconds.json")["resident"]
     same = len({(one["resident"], one["gpu"]) for one in resident.values()}) == 1
     says("the process's peaks were the same after 1M tokens as after 16K", holds=same)
