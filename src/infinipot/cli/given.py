@@ -4,11 +4,13 @@ import json
 import sys
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
+from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from infinipot.cli.expand import Given
 from infinipot.cli.screen import note, sign_of_life
+from infinipot.common.extras import needed_for
 from infinipot.errors import ConfigError, InputError
 from infinipot.models import catalog
 from infinipot.models.cache import Pull
@@ -55,10 +57,20 @@ def recipe_of(given: Given, otherwise: str = "general") -> "Recipe":
     from infinipot.recipes.presets import find, parse_knob
     from infinipot.recipes.recipe import Recipe
 
+    _check_meaning(given)
     preset = find(given["recipe"])
     options = given.of(DECLARED.values()) | dict(parse_knob(text, preset) for text in given["set"] or [])
     found = Recipe.named(preset.name, **options)
     return found if given["catalyst"] else replace(found, catalyst=otherwise)
+
+
+def _check_meaning(given: Given) -> None:
+    """Refuse a wish for recall by meaning where its package is missing; unasked, words do."""
+    if given.values.get("meaning"):
+        from infinipot.hf.meaning import PACKAGE
+
+        with needed_for("recall by meaning", "meaning"):
+            import_module(PACKAGE)
 
 
 def generation_of(given: Given, schema: Path | None = None) -> "Generation":
@@ -114,6 +126,7 @@ class Kept:
         """Return the pot's recipe; only its catalyst, and what is recalled, may be another."""
         from infinipot.store import match
 
+        _check_meaning(self.given)
         found, catalyst = match.recipe_of(self.card), self.given["catalyst"]
         if catalyst is not None and not found.uses_catalyst:
             raise found.no_catalyst()
