@@ -209,6 +209,17 @@ def _chunks(says: partial[None]) -> None:
     rounds = [slow / fast for slow, fast in zip(theirs["seconds"], ours["seconds"], strict=True)]
     says("{:.2f} times as fast as transformers in float32", ours["times_as_fast_as"]["transformers"])
     says("({:.2f} to {:.2f} in three rounds): {:.0f} tokens/s;", min(rounds), max(rounds), ours["tokens_s"])
+    qwen, small = (document(f"bench-cpu-llama-{name}.json")["side_by_side"] for name in ("qwen", "smollm2"))
+    read, told = (
+        qwen[part]["infinipot"]["times_as_fast_as"]["llama.cpp"] for part in ("reading", "decoding")
+    )
+    says("it read {:.2f} times as fast as llama.cpp with the same file and threads,", read)
+    alone = len(qwen["reading"]["infinipot"]["seconds"]) == 1
+    says("at 4,096 entries {:.2f} times as fast: one round alone", told, holds=alone)
+    read, told = (small[part]["infinipot"]["times_as_fast_as"] for part in ("reading", "decoding"))
+    words = "{:.2f} times as fast as llama.cpp and {:.2f} times as fast as transformers in reading,"
+    says(words, *(read[peer] for peer in ("llama.cpp", "transformers")))
+    says("{:.2f} and {:.2f} times in a token", *(told[peer] for peer in ("llama.cpp", "transformers")))
 
 
 def _eight_bits(says: partial[None]) -> None:
