@@ -6,6 +6,9 @@ which is mapped into memory. This module does not know where a file came from.
 """
 
 import hashlib
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -29,6 +32,7 @@ from infinipot.models.fingerprint import sampled
 
 # Tokens that end a turn or a text, whichever the file calls its EOS (llama.cpp stops at each of these too).
 END_TOKENS = ("<|im_end|>", "<|endoftext|>", "<|eot_id|>", "<|end_of_text|>", "<end_of_turn>", "<|end|>")
+_READING = threading.RLock()  # held while readers of one file are one
 _WANTED = {
     "architecture": "general.architecture",
     "eos": "tokenizer.ggml.eos_token_id",
@@ -68,8 +72,34 @@ def pull(alias: str) -> cache.Pull:
     return cache.pull(alias, describe)
 
 
+@contextmanager
+def _read_once() -> Iterator[None]:
+    """Let transformers, which reads a header for each thing it wants, get the first reader of a file."""
+    with needed_for("a GGUF file", "models"):
+        import gguf
+    with _READING:
+        made, known = gguf.GGUFReader, dict[Path, Any]()
+
+        def reader(path: Path | str) -> Any:
+            real = Path(path).resolve()
+            if real not in known:
+                known[real] = made(path)
+            return known[real]
+
+        gguf.GGUFReader = reader  # a class by its call alone
+        try:
+            yield
+        finally:
+            gguf.GGUFReader = made
+
+
 def describe(gguf: Path, folder: Path, alias: str) -> None:
     """Save a GGUF file's tokenizer, config and index."""
+    with _read_once():
+        _describe(gguf, folder, alias)
+
+
+def _describe(gguf: Path, folder: Path, alias: str) -> None:
     header = read_header(gguf)
     from transformers import AutoConfig, AutoTokenizer, GenerationConfig
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import time
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import nullcontext
 from pathlib import Path
 from threading import Barrier
 from typing import Any
@@ -34,6 +35,31 @@ def test_a_file_is_described_once(quantised: Path, home: Path) -> None:
     assert described(quantised) == folder
     assert (folder / Index.FILE).stat().st_mtime_ns == stamp
     assert json.loads((folder / Index.FILE).read_text())["architecture"] == "llama"
+
+
+def test_a_header_is_read_once_for_all_that_is_wanted(
+    quantised: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import gguf as package
+
+    read, made = list[Path](), package.GGUFReader
+    once, thrice = tmp_path / "once", tmp_path / "thrice"
+
+    def counted(path: Path) -> Any:
+        read.append(Path(path))
+        return made(path)
+
+    monkeypatch.setattr(package, "GGUFReader", counted)
+    once.mkdir()
+    describe(quantised, once, "tiny")
+    assert len(read) == 1
+    assert package.GGUFReader is counted  # nobody else's readers are changed
+    monkeypatch.setattr(gguf, "_read_once", nullcontext)
+    thrice.mkdir()
+    describe(quantised, thrice, "tiny")
+    assert len(read) > 2
+    files = [{file.name: file.read_bytes() for file in folder.iterdir()} for folder in (once, thrice)]
+    assert files[0] == files[1]
 
 
 def test_what_lies_beside_a_file_is_not_taken_for_its_own(quantised: Path, tmp_path: Path) -> None:
