@@ -85,7 +85,7 @@ def _fair(says: partial[None], both: list[dict[str, Any]]) -> None:
     words = "| first token of a short question meanwhile, p95 | {:.2f} s | {:.2f} s |"
     says(words, *(one["first_p95_s"] for one in short))
     says("| tokens/s and tokens in a piece then | {:,.0f}, {:.1f} | {:,.0f}, {:.1f} |", *_rates(busy))
-    limit = int(re.search(r"not read within (\d+) s", fair[0]["text_error"])[1])  # type: ignore[index]
+    limit = int(re.search(r"not read within (\d+) s", fair[0]["text_error"])[1])  # type: ignore[index]  # else this fails
     says("| the million tokens read in | more than {} s | {:.0f} s |", limit, fair[1]["text_read_s"])
 
 
