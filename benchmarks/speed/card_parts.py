@@ -17,8 +17,8 @@ from infinipot.bench.plan import Plan
 from infinipot.bench.subject import Subject, open_subject
 from infinipot.bench.systems import Pots
 from infinipot.reading.answer import answer_all
-from infinipot.reading.decode import GRAPHS
 from infinipot.reading.sampling import Generation
+from infinipot.reading.step_group import GRAPHS
 from infinipot.recipes.recipe import Recipe
 from speed import card_kernels
 from speed.ceilings import ceilings

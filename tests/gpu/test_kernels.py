@@ -53,6 +53,26 @@ def test_one_new_token_a_pot_in_float16() -> None:
     decode(FINER)
 
 
+def test_rows_of_one_pot_see_each_other() -> None:
+    for slots, heads, kv_heads, dim in SHAPES:
+        fills = [*range(slots - 300, slots - 44), 5, -1]  # a prompt of 256 tokens, the last of them first
+        fills[:256] = [fills[255], *fills[:255]]
+        pots = [0] * 256 + [1, 0]
+        query, new, new_values = (some(258, many, 1, dim) for many in (heads, kv_heads, kv_heads))
+        keys, values = ([some(1, kv_heads, slots, dim) for _ in range(2)] for _ in range(2))
+        keys_at, values_at = (addresses([several[pot] for pot in pots]) for several in (keys, values))
+        length = torch.tensor(fills, device=DEVICE)
+        found = kernels.attend_rows(
+            query, new, new_values, keys_at, values_at, length, slots, dim**-0.5, shared=True
+        )
+        for row, (pot, fill) in enumerate(zip(pots[:257], fills[:257], strict=True)):
+            assert torch.equal(keys[pot][0, :, fill], new[row, :, 0])
+            part, k, v = slice(row, row + 1), keys[pot].double(), values[pot].double()
+            wanted = attention.attend_fixed(query[part].double(), k, v, dim**-0.5, length[part])
+            assert relative(found[part], wanted) < MOST[HALF], (slots, heads, dim, fill)
+        assert found[257].isfinite().all()
+
+
 def test_what_the_catalyst_attends_to() -> None:
     for slots, heads, kv_heads, dim in SHAPES:
         queries = some(1, 26, heads, dim).transpose(1, 2)

@@ -18,9 +18,9 @@ from gpu.random_models import DEVICE, model, plain_torch, read, reader, same_slo
 from gpu.test_server_load import OPTIONS, TEXTS, answer, serving
 from infinipot.core.cuda.capturing import apart_from_capture, to_host
 from infinipot.core.cuda.graphs import Graphs
-from infinipot.reading.decode import GRAPHS
 from infinipot.reading.sampling import Generation
 from infinipot.reading.stage import Stage
+from infinipot.reading.step_group import GRAPHS, SHARED
 from infinipot.server.scheduler.requests import (
     ChatRequest,
     Kept,
@@ -147,12 +147,13 @@ def test_nothing_is_captured_while_64_slots_serve() -> None:
 
     async def at_once(scheduler: Scheduler) -> None:
         graphs = GRAPHS[scheduler.engine.model]
-        sizes = {key[-1] for key in graphs.captured}  # type: ignore[index]
-        assert sizes == {1, 2, 4, 8, 16, 32, 64}, sizes
+        sizes = {(key[1], key[-1]) for key in graphs.captured}  # type: ignore[index]
+        alone = {(False, size) for size in (1, 2, 4, 8, 16, 32, 64)}
+        assert sizes == alone | {(True, size) for size in SHARED}, sizes
         assert graphs.reason == ""
         said = await asyncio.gather(*(answer(scheduler, text) for text in texts))
         assert [len(one) for one in said] == [48] * 64
-        assert {key[-1] for key in graphs.captured} == sizes  # type: ignore[index]
+        assert {(key[1], key[-1]) for key in graphs.captured} == sizes  # type: ignore[index]
         for slot in scheduler.slots.all:
             assert slot.reader.session.graphs is not None
             assert not slot.reader.session.graphs.captured, "a pot has graphs of its own"

@@ -15,10 +15,10 @@ from infinipot.common.out_of_memory import out_of_memory
 from infinipot.common.sizes import short
 from infinipot.hf import plain
 from infinipot.models import memory
-from infinipot.reading.decode import GRAPHS
 from infinipot.reading.plan import BLOCK
 from infinipot.reading.reader import Reader
 from infinipot.reading.sampling import Generation
+from infinipot.reading.step_group import GRAPHS
 from infinipot.recipes.recipe import Recipe
 
 About = dict[str, Any]  # columns of a system's rows that are known before anything is measured

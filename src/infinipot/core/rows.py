@@ -1,4 +1,4 @@
-"""Several pots as the rows of one batch: one new token for each, whatever their fills.
+"""Several pots as the rows of one batch: a new token a row, whatever their fills.
 
 To a model this is a pot whose batch has as many rows. `Rows` writes every pot as it would be written alone;
 `FixedRows` does so at shapes and addresses that never change, for captured graphs.
@@ -50,12 +50,13 @@ class FixedRows(Rows):
     """Rows at shapes and addresses that never change; the pots count what is written only afterwards.
 
     state [3 + n L, N]: tokens, fills, positions less fills, and where the keys of every layer begin, then the
-    values and, in pots of 8 bits, scales and offset. A row whose fill is the number of slots is padding:
-    nothing is written.
+    values and, in pots of 8 bits, scales and offset. A row whose fill is -1 is padding: nothing is written.
+    Where rows are `shared`, several may be tokens of one pot, one after the other.
     """
 
-    def __init__(self, pots: Sequence[Pot], state: Tensor) -> None:
+    def __init__(self, pots: Sequence[Pot], state: Tensor, shared: bool = False) -> None:
         super().__init__(pots)
+        self.shared = shared
         self.fills, self.ahead = state[1], state[2]
         self.at = state[3:].view(-1, len(self.layers), state.shape[1])  # [n, L, N]
         self.slots = pots[0].pot_layers[0].capacity
@@ -64,6 +65,11 @@ class FixedRows(Rows):
     def serves(pot: Pot) -> bool:
         """Say whether addresses alone will do, so that one captured graph serves any pots of this shape."""
         return pot.pot_layers[0].by_address
+
+    @staticmethod
+    def may_share(pot: Pot) -> bool:
+        """Say whether several rows may be tokens of this pot: in 8 bits they would not see each other."""
+        return pot.bits == 16
 
     @staticmethod
     def addresses(pot: Pot) -> list[int]:
@@ -82,13 +88,19 @@ class FixedRows(Rows):
             into, rotation = self.at[:, layer], self.pots[0].pot_layers[layer].rotation
             fresh = (queries, keys, values)
             if len(into) == 2:
-                return fast.attend_rows(*fresh, *into, self.fills, self.slots, spec.scale)  # type: ignore[no-any-return]  # loaded by name
+                return fast.attend_rows(*fresh, *into, self.fills, self.slots, spec.scale, self.shared)  # type: ignore[no-any-return]  # loaded by name
             turn = (rotation.cos, rotation.sin)
             return fast.attend_rounded(*fresh, into, *turn, self.fills, self.slots, spec.scale)  # type: ignore[no-any-return]
+        if self.shared:  # a row sees what earlier tokens of its pot have written in this very step
+            for row in range(len(self.pots)):
+                self._write(layer, row, keys, values)
         out = []
-        for row, pot in enumerate(self.pots):
-            here, to, fill = slice(row, row + 1), pot.pot_layers[layer], self.fills[row : row + 1]
-            seen = to.write_at(fill, keys[here], values[here])
+        for row in range(len(self.pots)):
+            seen, fill = self._write(layer, row, keys, values), self.fills[row : row + 1]
             one = fused(attend_fixed, queries.device)
-            out.append(one(queries[here], *seen, spec.scale, fill, spec.softcap))
-        return torch.cat(out)
+            out.append(one(queries[row : row + 1], *seen, spec.scale, fill, spec.softcap))
+        return torch.cat((*out, queries[len(self.pots) :]))  # of padding whatever is a number
+
+    def _write(self, layer: int, row: int, keys: Tensor, values: Tensor) -> tuple[Tensor, Tensor]:
+        here, to = slice(row, row + 1), self.pots[row].pot_layers[layer]
+        return to.write_at(self.fills[here], keys[here], values[here])

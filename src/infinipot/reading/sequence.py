@@ -1,7 +1,9 @@
 """One answer on its way: which token comes next, how many may follow, whether the answer may fill the pot."""
 
 from collections import deque
+from collections.abc import Iterator
 from collections.abc import Sequence as Several
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 import torch
@@ -52,17 +54,35 @@ class TokenScore:
 
 @dataclass(frozen=True)
 class Written:
-    """What came of a step's tokens, a row each: hidden states, the next tokens' logits, their novelty."""
+    """What came of a step: hidden states and next logits, a row a sequence, and the novelty of all tokens."""
 
     hidden: Tensor  # [N, 1, H]
     logits: Tensor  # [N, V]
-    novelty: Tensor | None  # [N]
+    novelty: Tensor | None  # [R], if asked for
+    places: Several[Several[int]] | None = None  # in it, of each sequence's tokens; else the sequence's row
+
+
+class SequenceError(Exception):
+    """What went wrong, its cause, went wrong for one sequence alone: without it the others can go on."""
+
+    def __init__(self, sequence: "Sequence") -> None:
+        super().__init__("one sequence of a batch failed")
+        self.sequence = sequence
+
+
+@contextmanager
+def naming(sequence: "Sequence") -> Iterator[None]:
+    """Around what is done for one sequence: an error names it."""
+    try:
+        yield
+    except Exception as error:
+        raise SequenceError(sequence) from error
 
 
 class Sequence:
     """One answer: the session it is written into, the next token's logits, and how many tokens may follow.
 
-    What is `unwritten` of its prompt is written first, a token at every step of the batch it is decoded in.
+    What is `unwritten` of its prompt is written first, by the steps of the batch it is decoded in.
     """
 
     def __init__(
@@ -133,7 +153,7 @@ class Sequence:
         self.next_logits = self.session.model.logits(hidden[:, -1]), 0
 
     def take(self, step: Written, row: int, counted: bool) -> None:
-        """Go on after a token that was written in a row of a step; `counted` if its pot knows of it."""
+        """Go on after tokens that were written in a row of a step; `counted` if the pot knows of them."""
         session, self.next_logits = self.session, (step.logits, row)
         novelty = step.novelty if self.needs_novelty else None
         if counted:
@@ -142,7 +162,7 @@ class Sequence:
                 session.pot.note_novelty(novelty[None, row : row + 1])
             return
         session.mark_written()
-        uncounted = session.uncounted
-        uncounted.count, uncounted.hidden = uncounted.count + 1, (step.hidden, row)
+        uncounted, places = session.uncounted, step.places[row] if step.places else [row]
+        uncounted.count, uncounted.hidden = uncounted.count + len(places), (step.hidden, row)
         if novelty is not None:
-            uncounted.novelty.append((novelty, row))
+            uncounted.novelty += [(novelty, place) for place in places]

@@ -263,7 +263,7 @@ class PotSession:
 
     @property
     def joins_batches(self) -> bool:
-        """Say whether a prompt may be written token by token beside other answers, captured as they are."""
+        """Say whether a prompt may be written by the steps of other answers, captured as they are."""
         return self.state.head_tail is None and self.at_fixed_shapes(False) and FixedRows.serves(self.pot)
 
     def advance(self, token: int, exhausts_pot: bool) -> Tensor:
@@ -271,15 +271,15 @@ class PotSession:
         full = self.is_full(exhausts_pot)
         return self.write([token], distil=full, recent=RECENT, scored=not exhausts_pot)
 
-    def set_pending(self, token: int) -> None:
-        """Remember a token that the user saw and the pot has not."""
+    def set_pending(self, tokens: list[int]) -> None:
+        """Remember tokens that the user saw and the pot has not."""
         if self.state.head_tail is not None:
-            self.state.head_tail.push([token])
+            self.state.head_tail.push(tokens)
         else:
-            self.state.pending = [token]
+            self.state.pending = tokens
 
     def mark_written(self, hidden: Tensor | None = None) -> None:
-        """Mark the pending token as written; `hidden` is its hidden state if the pot has counted it."""
+        """Mark the pending tokens as written; `hidden` is the last one's, if the pot has counted them."""
         self.held_words.add(self.state.pending, self.pot)
         self.state.pending = []
         if hidden is not None:

@@ -58,6 +58,26 @@ def test_one_new_token_a_pot(heads, kv_heads, dim, fills):
 
 
 @pytest.mark.parametrize(("heads", "kv_heads", "dim"), SHAPES)
+def test_rows_of_one_pot_see_each_other_and_a_row_of_nobody_writes_nothing(heads, kv_heads, dim):
+    slots, fills = 300, (257, 255, 256, 7, -1)  # three tokens of the first pot, the last one first
+    pots = [0, 0, 0, 1, 0]
+    keys, values = ([some(1, kv_heads, slots, dim) for _ in range(2)] for _ in range(2))
+    queries = some(5, heads, 1, dim)
+    fresh, fresh_values = some(5, kv_heads, 1, dim), some(5, kv_heads, 1, dim)
+    before = [key.clone() for key in keys]
+    at = [addresses([several[pot] for pot in pots]) for several in (keys, values)]
+    length = torch.tensor(fills, device=DEVICE)
+    found = kernels.attend_rows(queries, fresh, fresh_values, *at, length, slots, dim**-0.5, shared=True)
+    for row, (pot, fill) in enumerate(zip(pots[:4], fills[:4], strict=True)):
+        before[pot][:, :, fill] = fresh[row, :, 0]
+    for row, pot in enumerate(pots[:4]):
+        assert torch.equal(keys[pot], before[pot])
+        part, seen = slice(row, row + 1), (keys[pot].double(), values[pot].double())
+        assert close(found[row], attend_fixed(queries[part].double(), *seen, dim**-0.5, length[part])[0])
+    assert found[4].isfinite().all()
+
+
+@pytest.mark.parametrize(("heads", "kv_heads", "dim"), SHAPES)
 @pytest.mark.parametrize(("count", "seen"), [(3, 200), (40, 130), (1, 128), (20, 20)])
 def test_what_the_catalyst_attends_to(heads, kv_heads, dim, count, seen):
     queries = some(2, count, heads, dim).transpose(1, 2)

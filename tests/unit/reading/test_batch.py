@@ -15,10 +15,12 @@ from infinipot.core.rows import FixedRows
 from infinipot.errors import InputError
 from infinipot.hf.model import HFModel
 from infinipot.reading import decode as decoding
+from infinipot.reading import step_group
 from infinipot.reading.answer import answer_all, ask_all
 from infinipot.reading.reader import Reader
 from infinipot.reading.sampling import Generation
 from infinipot.reading.sequence import Sequence
+from infinipot.reading.step_group import GRAPHS, POTS, prompt_parts
 from infinipot.recipes.recipe import Recipe
 from infinipot.testing.model import ToyModel
 from infinipot.testing.tokenizer import ByteTokenizer
@@ -47,6 +49,18 @@ def readers(
     return made
 
 
+def recipe_reader() -> Reader:
+    made = replace(Recipe.named(capacity=64), catalyst="a b").reader(model("toy"), ByteTokenizer())
+    made.session.graphs = Graphs(made.pot, capture=False)
+    return made
+
+
+def share_rows(monkeypatch) -> None:
+    """Let steps be written by address, as on a card, so that prompts get several rows."""
+    monkeypatch.setattr(FixedRows, "serves", staticmethod(lambda _: True))
+    monkeypatch.setitem(GRAPHS, model("toy"), Graphs(capture=False))
+
+
 def together(made: list[Reader], prompts, wanted: Generation, final: bool) -> list[list[int]]:
     said: list[list[int]] = [[] for _ in made]
     for index, token in answer_all(made, prompts, wanted, final):
@@ -72,13 +86,17 @@ def test_the_same_tokens_and_pots_as_one_by_one(fixed: bool, final: bool, tokeni
         assert a.ask("and?", Generation(6)) == b.ask("and?", Generation(6))
 
 
-@pytest.mark.parametrize("fixed", [False, True])
+@pytest.mark.parametrize("way", ["plain", "fixed", "shared"])
 @pytest.mark.parametrize("wanted", [Generation(30), Generation(9, temperature=0.8, seed=3, logprobs=2)])
-def test_prompts_written_beside_other_answers_are_answered_as_those_written_at_once(fixed, wanted) -> None:
-    """One token of a prompt at every step, whatever the others do, a pot that is empty and full ones."""
+def test_prompts_written_beside_other_answers_are_answered_as_those_written_at_once(
+    way, wanted, monkeypatch
+) -> None:
+    """One token of a prompt or several at every step, whatever the others do; an empty pot and full ones."""
+    if way == "shared":
+        share_rows(monkeypatch)
 
     def speaking(later: bool) -> tuple[list[list[int]], list[Reader]]:
-        made = readers("toy", fixed=fixed, tokenizer=Stops)
+        made = readers("toy", fixed=way != "plain", tokenizer=Stops)
         made[0].clear()
         prompts = [list(f"question {n}?".encode()) * (n + 1) for n in range(len(made))]
         pairs = enumerate(zip(made, prompts, strict=True))
@@ -102,6 +120,56 @@ def test_prompts_written_beside_other_answers_are_answered_as_those_written_at_o
             torch.testing.assert_close(left, right, atol=1e-4, rtol=1e-4)
         assert a.words() == b.words()
         assert a.ask("and?", Generation(6)) == b.ask("and?", Generation(6))
+
+
+def test_prompts_take_the_rows_that_answers_leave_and_fewer_after_long_texts(monkeypatch) -> None:
+    share_rows(monkeypatch)
+    empty, full = (recipe_reader() for _ in range(2))
+    full.read("The quick brown fox jumps over the lazy dog. " * 5)
+    answering = recipe_reader().sequence([65], Generation(5))
+    asked = [one.sequence([65] * 20, Generation(5), later=True) for one in (empty, full)]
+    assert prompt_parts([answering]) == [[]]
+    assert [len(part) for part in prompt_parts([answering, *asked])] == [
+        0,
+        21,
+        1 + (POTS * 64 - 20 * 11) // (full.pot.fill + 11),
+    ]
+    monkeypatch.setattr(step_group, "SHARED", (8, 16))
+    assert [len(part) for part in prompt_parts([answering, *asked])] == [0, 14, 1]
+    monkeypatch.setattr(FixedRows, "may_share", staticmethod(lambda _: False))
+    assert [len(part) for part in prompt_parts([answering, *asked])] == [0, 1, 1]
+
+
+def test_a_prompt_is_written_in_one_step_and_given_up_half_way_leaves_its_pot_whole(monkeypatch) -> None:
+    share_rows(monkeypatch)
+    one, other = readers("toy", fixed=True)[1:3]
+    before = other.pot.tokens
+    batch = decoding.DecodeBatch([one.sequence([65], Generation(20))])
+    asked = other.sequence(list(b"a question"), Generation(20), later=True)
+    batch.add(asked)
+    assert [told for told, _ in batch.step()] == [batch.sequences[0]]
+    assert not asked.unwritten
+    assert asked.session.state.pending == list(b"a question")  # on its way, and not known to be written
+    batch.drop(asked)
+    assert other.pot.tokens == before
+    other.ask("fine?", Generation(3))
+    batch.step()
+
+
+def test_memory_that_runs_out_for_a_prompt_writes_it_token_by_token(monkeypatch) -> None:
+    """The step that failed is not told: nothing of the prompt is lost, or written twice."""
+    share_rows(monkeypatch)
+    usual = list(readers("toy", fixed=True)[2].generate(list(b"a question"), Generation(6)))
+    reader, step, failures = readers("toy", fixed=True)[2], decoding.StepGroup.step, iter([True, True, False])
+
+    def failing(self, tokens):
+        if self.shared and next(failures, False):
+            raise torch.OutOfMemoryError("out of memory")
+        return step(self, tokens)
+
+    monkeypatch.setattr(decoding.StepGroup, "step", failing)
+    batch = decoding.DecodeBatch([reader.sequence(list(b"a question"), Generation(6), later=True)])
+    assert [token for _ in range(30) for _, token in batch.step()] == usual
 
 
 def test_a_prompt_given_up_half_way_leaves_its_pot_whole() -> None:
@@ -165,7 +233,7 @@ class SameOutputs(Graphs):
 
 def test_answers_that_take_turns_do_not_disturb_each_other(monkeypatch) -> None:
     monkeypatch.setattr(FixedRows, "serves", staticmethod(lambda _: True))
-    monkeypatch.setitem(decoding.GRAPHS, model("toy"), SameOutputs())
+    monkeypatch.setitem(GRAPHS, model("toy"), SameOutputs())
     alone = [list(r.generate([65, 66], Generation(12), True)) for r in readers("toy", fixed=True)]
     turns = zip(
         *(r.generate([65, 66], Generation(12), True) for r in readers("toy", fixed=True)), strict=True
@@ -176,8 +244,7 @@ def test_answers_that_take_turns_do_not_disturb_each_other(monkeypatch) -> None:
 @pytest.mark.parametrize("name", ["full", "snapkv", "no-cr-rope", "ccd", "tova", "h2o"])
 @pytest.mark.parametrize("many", [False, True])
 def test_an_answer_to_the_brim_is_the_same_at_fixed_shapes(name: str, many: bool, monkeypatch) -> None:
-    monkeypatch.setattr(FixedRows, "serves", staticmethod(lambda _: True))
-    monkeypatch.setitem(decoding.GRAPHS, model("toy"), Graphs(capture=False))
+    share_rows(monkeypatch)
     told = []
     for steady in (False, True):
         made = readers("toy", name)[: None if many else 1]
@@ -192,8 +259,7 @@ def test_an_answer_to_the_brim_is_the_same_at_fixed_shapes(name: str, many: bool
 
 
 def test_a_short_answer_goes_on_when_one_with_more_slots_joins_it(monkeypatch) -> None:
-    monkeypatch.setattr(FixedRows, "serves", staticmethod(lambda _: True))
-    monkeypatch.setitem(decoding.GRAPHS, model("toy"), Graphs(capture=False))
+    share_rows(monkeypatch)
 
     def two() -> list[Reader]:
         made = [Recipe.named("full", capacity=16).reader(model("toy"), ByteTokenizer()) for _ in range(2)]

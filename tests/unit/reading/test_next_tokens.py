@@ -116,9 +116,9 @@ def test_an_answer_that_ends_does_not_keep_the_others_from_running_ahead(
     made: list[int] = []
 
     class Counted(decoding.StepGroup):
-        def __init__(self, several) -> None:
+        def __init__(self, several, prompts=()) -> None:
             made.append(len(several))
-            super().__init__(several)
+            super().__init__(several, prompts)
 
     monkeypatch.setattr(decoding, "StepGroup", Counted)
     monkeypatch.setattr(Sequence, "at_fixed_shapes", property(lambda _: True))

@@ -1,4 +1,4 @@
-"""Triton kernels of attention: one new token for each of several pots, and the catalyst's scores.
+"""Triton kernels of attention: new tokens of several pots, a row each, and the catalyst's scores.
 
 Each has a slow, obvious twin in plain torch that is its oracle, named in its docstring. Addresses of several
 pots' buffers come as tables of pointers, so that a captured graph can be given other pots.
@@ -25,28 +25,49 @@ def serves(queries: Tensor, keys: Tensor) -> bool:
 
 
 @triton.jit
+def _head_of_pot(at, row, slots, KIND: tl.constexpr, H: tl.constexpr, D: tl.constexpr):
+    """Where the slots of a row's KV head begin, in the pot that a table of addresses names for the row."""
+    pot, begin = row // H, (row % H).to(tl.int64) * slots * D
+    return tl.multiple_of(tl.load(at + pot).to(tl.pointer_type(KIND)), 16) + begin
+
+
+@triton.jit
+def _write(
+    fresh_keys, fresh_values, keys_at, values_at, length, slots,
+    KIND: tl.constexpr, H: tl.constexpr, D: tl.constexpr,
+):  # fmt: skip
+    """Write one KV head's new entry of one row."""
+    row, column = tl.program_id(0), tl.arange(0, D)
+    filled = tl.load(length + row // H)
+    if (filled >= 0) & (filled < slots):
+        keys = _head_of_pot(keys_at, row, slots, KIND, H, D)
+        values = _head_of_pot(values_at, row, slots, KIND, H, D)
+        tl.store(keys + filled * D + column, tl.load(fresh_keys + row * D + column))
+        tl.store(values + filled * D + column, tl.load(fresh_values + row * D + column))
+
+
+@triton.jit
 def _pieces(
     queries, fresh_keys, fresh_values, keys_at, values_at, length, sums, tops, totals, scale, slots,
     KIND: tl.constexpr, H: tl.constexpr, G: tl.constexpr, R: tl.constexpr, D: tl.constexpr,
-    P: tl.constexpr, N: tl.constexpr,
+    P: tl.constexpr, N: tl.constexpr, WRITES: tl.constexpr,
 ):  # fmt: skip
     """Write the new entry; one head's piece of values weighted by exp(logit - top), with top and total."""
     row, piece = tl.program_id(0), tl.program_id(1)  # row: pot and KV head
-    pot, head = row // H, row % H
-    filled = tl.load(length + pot)
-    begin = head.to(tl.int64) * slots * D
-    keys = tl.multiple_of(tl.load(keys_at + pot).to(tl.pointer_type(KIND)), 16) + begin
-    values = tl.multiple_of(tl.load(values_at + pot).to(tl.pointer_type(KIND)), 16) + begin
+    filled = tl.load(length + row // H)
+    keys = _head_of_pot(keys_at, row, slots, KIND, H, D)
+    values = _head_of_pot(values_at, row, slots, KIND, H, D)
     member, column = tl.arange(0, R), tl.arange(0, D)
-    if (filled >= piece * P) & (filled < (piece + 1) * P) & (filled < slots):
+    if (filled >= piece * P) & (filled < (piece + 1) * P) & (filled < slots) & WRITES:
         tl.store(keys + filled * D + column, tl.load(fresh_keys + row * D + column))
         tl.store(values + filled * D + column, tl.load(fresh_values + row * D + column))
         tl.debug_barrier()
+    reach = (filled + 1 - piece * P).to(tl.int32)  # slots of this piece that are seen
     query = tl.load(queries + (row * G + member)[:, None] * D + column, mask=(member < G)[:, None], other=0.0)
     top = tl.full((R,), float("-inf"), tl.float32)
     total = tl.zeros((R,), tl.float32)
     out = tl.zeros((R, D), tl.float32)
-    for start in range(0, P, N):
+    for start in range(0, tl.minimum(reach, P), N):
         place = piece * P + start + tl.arange(0, N)
         seen = (place <= filled) & (place < slots)
         at = place[:, None] * D + column
@@ -77,10 +98,11 @@ def _join(
     here = piece < pieces
     at = (row * pieces + piece) * R + member
     top = tl.load(tops + at, mask=here, other=float("-inf"))
-    weight = tl.exp(top - tl.max(top, 0))
+    best = tl.max(top, 0)
+    weight = tl.exp(top - tl.where(best == float("-inf"), 0.0, best))  # a row that is nobody's saw nothing
     total = tl.sum(weight * tl.load(totals + at, mask=here, other=0.0), 0)
     parts = tl.load(sums + at[:, None] * D + column, mask=here[:, None], other=0.0)
-    joined = tl.sum(weight[:, None] * parts, 0) / total
+    joined = tl.sum(weight[:, None] * parts, 0) / tl.where(total > 0, total, 1.0)
     tl.store(out + (row * G + member) * D + column, joined.to(out.dtype.element_ty))
 
 
@@ -95,23 +117,27 @@ def join(sums: Tensor, tops: Tensor, totals: Tensor, out: Tensor, group: int) ->
 
 def attend_rows(
     queries: Tensor, keys: Tensor, values: Tensor, keys_at: Tensor, values_at: Tensor, length: Tensor,
-    slots: int, scale: float,
+    slots: int, scale: float, shared: bool = False,
 ) -> Tensor:  # fmt: skip
-    """Attention [N, Hq, 1, D] of one new token a pot, whose keys and values [N, Hkv, 1, D] are written first.
+    """Attention [N, Hq, 1, D] of one new token a row, whose keys and values [N, Hkv, 1, D] are written first.
 
     keys_at, values_at [N] point to contiguous buffers [Hkv, slots, D]; the new entry goes to slot
-    length [N], and nowhere where that is `slots`. Oracle: `attend_fixed`.
+    length [N], and nowhere where that is `slots`, or -1 for a row that is nobody's. Where rows are `shared`,
+    several may be of one pot, and see each other's entries. Oracle: `attend_fixed`.
     """
     many, heads, _, dim = queries.shape
     kv_heads = keys.shape[1]
+    fresh = keys.contiguous(), values.contiguous()
+    sizes = {"KIND": HALF[keys.dtype], "H": kv_heads, "D": dim}
+    if shared:
+        _write[(many * kv_heads,)](*fresh, keys_at, values_at, length, slots, **sizes, num_warps=1)
     group, pieces, device = heads // kv_heads, triton.cdiv(slots, PIECE), queries.device
     sums = torch.empty(many * kv_heads, pieces, ROWS, dim, dtype=torch.float32, device=device)
     tops, totals = torch.empty(2, many * kv_heads, pieces, ROWS, dtype=torch.float32, device=device)
     out = torch.empty(many, heads, 1, dim, dtype=queries.dtype, device=device)
     _pieces[(many * kv_heads, pieces)](
-        queries.contiguous(), keys.contiguous(), values.contiguous(), keys_at, values_at, length,
-        sums, tops, totals, scale, slots,
-        KIND=HALF[keys.dtype], H=kv_heads, G=group, R=ROWS, D=dim, P=PIECE, N=64, num_warps=4, num_stages=3,
+        queries.contiguous(), *fresh, keys_at, values_at, length, sums, tops, totals, scale, slots,
+        **sizes, G=group, R=ROWS, P=PIECE, N=64, WRITES=not shared, num_warps=4, num_stages=3,
     )  # fmt: skip
     return join(sums, tops, totals, out, group)
 

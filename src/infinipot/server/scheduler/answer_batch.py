@@ -5,8 +5,8 @@ from collections.abc import Callable
 from contextlib import suppress
 
 from infinipot.common.out_of_memory import out_of_memory
-from infinipot.reading.decode import DecodeBatch, SequenceError
-from infinipot.reading.sequence import Sequence
+from infinipot.reading.decode import DecodeBatch
+from infinipot.reading.sequence import Sequence, SequenceError
 from infinipot.server.scheduler.requests import error_for_caller
 
 log = logging.getLogger("infinipot.server")

@@ -3,12 +3,16 @@
 import logging
 from collections.abc import Callable, Sequence
 
+import torch
+
 from infinipot.core.cuda.graphs import Graphs
+from infinipot.core.rows import FixedRows
 from infinipot.reading.decode import DecodeBatch
 from infinipot.reading.plan import BLOCK
 from infinipot.reading.reader import Reader
 from infinipot.reading.sampling import Generation
 from infinipot.reading.stage import Stage
+from infinipot.reading.step_group import SHARED, StepGroup
 from infinipot.server.scheduler.pace import LEAST
 
 STEPS = 4  # of decoding: a plain one, one that is captured, and two that are replayed
@@ -49,7 +53,8 @@ def warm_up(readers: Sequence[Reader], at_once: int, given_up: Callable[[], bool
         sizes = [BLOCK, *(_halves(LEAST["cuda"]) if captures else ())]
         if not all(_read(readers[0], size, given_up) for size in sizes):
             return False
-        return _answer(readers[:at_once], captures, given_up)
+        answered = _answer(readers[:at_once], captures, given_up)
+        return answered and (not captures or _take_prompts(readers[0], given_up))
     finally:
         session.block = BLOCK
         if stage is not None:
@@ -85,6 +90,20 @@ def _answer(readers: Sequence[Reader], captures: bool, given_up: Callable[[], bo
                 return False
             batch.step()
         batch.close()
+    return True
+
+
+def _take_prompts(reader: Reader, given_up: Callable[[], bool]) -> bool:
+    """Write a prompt in steps of every size, where pots let a prompt have several rows of a step."""
+    reader.clear()
+    session, asked = reader.session, reader.sequence([1], WIDEST, later=True)
+    for size in SHARED if session.joins_batches and FixedRows.may_share(session.pot) else ():
+        log.info("getting ready: prompts, %d tokens at once", size)
+        group = StepGroup([asked], [[1] * size])
+        for _ in range(STEPS):
+            if given_up():
+                return False
+            group.step(torch.ones(1, dtype=torch.long, device=session.model.device))
     return True
 
 
