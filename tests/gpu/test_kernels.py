@@ -103,7 +103,7 @@ def test_keeping_slots_of_all_layers() -> None:
     rotation = Rotation(10000.0 ** (-torch.arange(0, dim, 2, device=DEVICE) / dim), 2 * slots)
     layers = [layer(rotation, slots, kv_heads, dim) for _ in range(many)]
     twins = [one.copy() for one in layers]
-    for count in (slots // 2, slots // 3):  # the second time some slots have anchors
+    for count in (slots // 2, slots - 400, slots // 3):  # more slots than have anchors, between
         chances = torch.rand(many, 1, kv_heads, layers[0].fill, device=DEVICE)
         chosen = chances.topk(count).indices.sort().values
         table = torch.stack([addresses(one.tensors()) for one in layers])
@@ -111,11 +111,11 @@ def test_keeping_slots_of_all_layers() -> None:
         kernels.keep(table, chosen, rotation.cos, rotation.sin, anchored, slots, slots // 2, dtype, True)
         for one, twin, places in zip(layers, twins, chosen, strict=True):
             twin.keep(places)
-            one.fill = one.anchored = count
+            one.fill, one.anchored = count, twin.anchored
             for name in ("values", "source", "novelty", "running", "anchors", "written"):
                 assert torch.equal(getattr(one, name)[:, :, :count], getattr(twin, name)[:, :, :count]), name
             assert relative(one.keys[:, :, :count], twin.keys[:, :, :count]) < MOST[HALF]
-            more = some(1, kv_heads, 300, dim), some(1, kv_heads, 300, dim)
+            more = some(1, kv_heads, slots - count, dim), some(1, kv_heads, slots - count, dim)
             one.append(*more)
             twin.append(*more)
 

@@ -13,8 +13,7 @@ from infinipot.core.rounded_layer import RoundedLayer
 def keep_all(layers: Sequence[PotLayer], slots: Sequence[Tensor], table: Tensor | None) -> None:
     """Keep the slots [B, Hkv, n] of every layer: in one launch where there is a table of addresses."""
     fast = kernels(slots[0].device)
-    anchored = slots[0].shape[-1] <= layers[0].max_anchors or isinstance(layers[0], RoundedLayer)
-    if table is None or fast is None or layers[0].last is not None or not anchored:
+    if table is None or fast is None or layers[0].last is not None:
         for layer, chosen in zip(layers, slots, strict=True):
             layer.keep(chosen)
         return
@@ -25,10 +24,10 @@ def keep_all(layers: Sequence[PotLayer], slots: Sequence[Tensor], table: Tensor 
     else:
         turn, sizes = first.rotation, (first.anchored, first.capacity, first.max_anchors)
         fast.keep(table, chosen, turn.cos, turn.sin, *sizes, first.keys.dtype, first.summed)
+    count = chosen.shape[-1]
+    anchored = 0 if isinstance(first, RoundedLayer) or count > first.max_anchors else count
     for layer in layers:
-        layer.fill = chosen.shape[-1]
-        layer.anchored = 0 if isinstance(layer, RoundedLayer) else layer.fill
-        layer.catalyst = None
+        layer.fill, layer.anchored, layer.catalyst = count, anchored, None
 
 
 def addresses(layers: Sequence[PotLayer]) -> Tensor | None:

@@ -5,20 +5,24 @@ from infinipot.reading.plan import RECENT
 from infinipot.reading.session import PotSession
 from infinipot.reading.state import HeadAndTail
 
+TURNS = 8  # the part of a pot that is left free for the next turns of a talk
+
 
 def before_question(session: PotSession, count: int, most: int, final: bool = False) -> None:
     """Before a question of `count` tokens and an answer of `most`, distil what was read last.
 
     With `tail` fill, only where question and answer would have no room, or what is needed to go on; a text
-    that is there as a whole stays so before a `final` question. With `tail` distil, what was not distilled
-    yet of a text that is not there as a whole.
+    that is there as a whole stays so before a `final` question. A talk that goes on gets room for its next
+    turns too, so that not every one of them distils. With `tail` distil, what was not distilled yet of a text
+    that is not there as a whole.
     """
     config, pot = session.config, session.pot
     if session.fills_tail:
         spare = 1 + len(session.catalyst)
         if count + most + (0 if final and not pot.cycles else spare) > pot.room:
             require(session, count, spare)
-            budget = max(config.kept, config.capacity - count - most - spare)
+            turns = config.capacity // TURNS if session.state.in_dialogue and not final else 0
+            budget = max(config.kept, config.capacity - count - most - spare - turns)
             if budget < pot.fill:
                 session.write([], distil=True, recent=RECENT, budget=budget)
     elif session.distils and config.tail == "distil" and session.state.has_undistilled and pot.cycles:

@@ -99,7 +99,7 @@ def test_keeping_slots_of_all_layers(kv_heads, dim):
     rotation = Rotation(10000.0 ** (-torch.arange(0, dim, 2, device=DEVICE) / dim), 192)
     layers = [layer(rotation, 90, kv_heads, dim) for _ in range(3)]
     twins = [one.copy() for one in layers]
-    for count in (48, 40):  # the second time some slots have anchors
+    for count in (48, 66, 40, 30):  # with anchors of the time before, but for more slots than have some
         slots = torch.rand(3, 1, kv_heads, layers[0].fill, device=DEVICE).topk(count).indices.sort().values
         table = torch.stack([addresses(one.tensors()) for one in layers])
         kernels.keep(
@@ -107,11 +107,11 @@ def test_keeping_slots_of_all_layers(kv_heads, dim):
         )
         for one, twin, chosen in zip(layers, twins, slots, strict=True):
             twin.keep(chosen)
-            one.fill = one.anchored = count
+            one.fill, one.anchored = count, twin.anchored
             for name in ("values", "source", "novelty", "running", "anchors", "written"):
                 assert torch.equal(getattr(one, name)[:, :, :count], getattr(twin, name)[:, :, :count]), name
             assert close(one.keys[:, :, :count], twin.keys[:, :, :count])
-            more = some(1, kv_heads, 30, dim), some(1, kv_heads, 30, dim)
+            more = some(1, kv_heads, 96 - count, dim), some(1, kv_heads, 96 - count, dim)
             one.append(*more)
             twin.append(*more)
 

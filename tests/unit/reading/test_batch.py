@@ -18,6 +18,7 @@ from infinipot.reading import decode as decoding
 from infinipot.reading import step_group
 from infinipot.reading.answer import answer_all, ask_all
 from infinipot.reading.reader import Reader
+from infinipot.reading.room import TURNS
 from infinipot.reading.sampling import Generation
 from infinipot.reading.sequence import Sequence
 from infinipot.reading.step_group import GRAPHS, POTS, prompt_parts
@@ -290,3 +291,15 @@ def test_what_cannot_be_done_together_is_said() -> None:
     other = Recipe.named(capacity=256).reader(model("toy"), ByteTokenizer())
     with pytest.raises(InputError, match="one capacity"):
         answer_all([made[0], other], [[1], [1]], Generation(2))
+
+
+def test_a_talk_that_goes_on_makes_room_for_several_turns_at_once() -> None:
+    reader = recipe_reader()
+    reader.read("The quick brown fox jumps over the lazy dog. " * 5)
+    cycles = []
+    for _ in range(6):
+        list(reader.generate(list(b"?"), Generation(2)))
+        cycles.append(reader.pot.cycles)
+    assert cycles[0] == cycles[1] - 1  # the first answer has as much of the text as fits beside it
+    assert len(set(cycles)) < len(cycles), "every turn distils"
+    assert reader.pot.fill <= 64 - 64 // TURNS + 3 * 4

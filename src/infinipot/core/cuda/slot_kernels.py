@@ -110,9 +110,10 @@ def _keep(
             to = place[:, None] * D + half
             tl.store(keys + to, (a * c + b * s).to(KIND), mask=here[:, None])
             tl.store(keys + to + D // 2, (b * c - a * s).to(KIND), mask=here[:, None])
-            tl.store(anchors + to, first, mask=here[:, None])
-            tl.store(anchors + to + D // 2, second, mask=here[:, None])
-            tl.store(written + place, born, mask=here)
+            anchor = here & (place * 0 + count <= max_anchors)  # more have no room: these are their own
+            tl.store(anchors + to, first, mask=anchor[:, None])
+            tl.store(anchors + to + D // 2, second, mask=anchor[:, None])
+            tl.store(written + place, born, mask=anchor)
         elif what == 1:
             values = tl.multiple_of(tl.load(at + VALUES).to(tl.pointer_type(KIND)), 16) + inner * capacity * D
             column = tl.arange(0, D)
@@ -134,7 +135,7 @@ def keep(
     """Keep the slots [L, B, Hkv, n] of all layers, positions reset. Oracle: `PotLayer.keep`.
 
     table [L, columns] holds the addresses of each layer's columns, in their order; cos, sin
-    [span, D / 2] are its rotation's tables.
+    [span, D / 2] are its rotation's tables. More than `max_anchors` slots leave the anchors as they were.
     """
     layers, batch, heads, count = slots.shape
     _keep[(layers * batch * heads, 3)](
