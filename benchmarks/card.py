@@ -37,6 +37,9 @@ PARTS = {  # name: seconds it may take, what it is
     "suspects": (240, "what slows a captured cycle, one switch at a time"),
     "variants": (150, "other ways of doing a cycle, and its time by kernel, bf16"),
     "variants-fp8": (150, "the same in fp8, and single products"),
+    "units": (130, "forms of the kernels of decoding: int4 products of one token, pots of 8 bits"),
+    "steps-int4": (150, "a decoded token by kernel, int4, pot of 16 bits"),
+    "steps-8": (150, "a step of 64 documents by kernel, pots of 8 bits"),
     "kernels": (240, "tiles of the products in few bits; attention on pots of 8 bits"),
 }
 

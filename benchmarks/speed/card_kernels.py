@@ -130,7 +130,8 @@ def with_arena(size: int) -> tuple[Any, str, Any]:
     return Graphs, "capture_graph", capture_graph
 
 
-def _drawn(rows: int, columns: int, bits: int, device: torch.device) -> Grouped:
+def drawn(rows: int, columns: int, bits: int, device: torch.device) -> Grouped:
+    """A random weight in groups."""
     groups = columns // 64
     scale = torch.rand(groups, rows, device=device).half() * 0.01
     if bits == 4:
@@ -141,12 +142,17 @@ def _drawn(rows: int, columns: int, bits: int, device: torch.device) -> Grouped:
     )
 
 
+def held(weight: Grouped) -> int:
+    """Bytes of a weight."""
+    return sum(x.nbytes for x in (weight.data, weight.scale, weight.least) if x is not None)
+
+
 def times(device: torch.device) -> dict[str, Any]:
     """Microseconds, and GB/s where memory is the limit."""
     found: dict[str, Any] = {}
     for name, (rows, columns) in WEIGHTS.items():
         for bits in (4, 8):
-            copies = [_drawn(rows, columns, bits, device) for _ in range(COPIES)]
+            copies = [drawn(rows, columns, bits, device) for _ in range(COPIES)]
             for many in (1, 64) if name == "gate and up" else (1,):
                 x = torch.randn(many, columns, device=device).bfloat16()
 
@@ -156,11 +162,11 @@ def times(device: torch.device) -> dict[str, Any]:
 
                 alone, title = many == 1 and bits == 4, f"{name} int{bits} x{many}"
                 ms, tile = _best(title, ONE_TILES if alone else TILES, alone, run, found)
-                found[f"{title}, GB/s at best {tile}"] = copies[0].nbytes / ms / 1e6
+                found[f"{title}, GB/s at best {tile}"] = held(copies[0]) / ms / 1e6
             wide = torch.empty(rows, columns, device=device, dtype=torch.bfloat16)
             one = copies[0]
             ms = _milliseconds(lambda o=one, w=wide: kernels.unpack(o.data, o.scale, o.least, o.group, 0, w))
-            found[f"{name} int{bits} unpacked, GB/s"] = (one.nbytes + wide.nbytes) / ms / 1e6
+            found[f"{name} int{bits} unpacked, GB/s"] = (held(one) + wide.nbytes) / ms / 1e6
     return {**found, **_attention(device)}
 
 
@@ -179,12 +185,12 @@ def _attention(device: torch.device, heads: int = 32, kv_heads: int = 8, dim: in
     at = torch.tensor([one.addresses for one in layers], device=device).T.contiguous()
     turn = (rotation.cos, rotation.sin)
     found: dict[str, Any] = {}
-    held = sum(x.nbytes for one in layers for x in one.tensors()[:4])
+    size = sum(x.nbytes for one in layers for x in one.tensors()[:4])
     before = rounded_attention_kernels.AT_ONCE, rounded_attention_kernels.STAGES
     for tile in ((32, 2), (32, 3), (64, 1), (64, 2), (64, 3), (128, 1), (128, 2)):
         rounded_attention_kernels.AT_ONCE, rounded_attention_kernels.STAGES = tile
         ms = _milliseconds(lambda: kernels.attend_rounded(query, new, new, at, *turn, length, SLOTS, 0.1))
-        found[f"attention, 64 pots of 8 bits, GB/s, tile {tile}"] = held / ms / 1e6
+        found[f"attention, 64 pots of 8 bits, GB/s, tile {tile}"] = size / ms / 1e6
     rounded_attention_kernels.AT_ONCE, rounded_attention_kernels.STAGES = before
     wide = [torch.randn(1, kv_heads, SLOTS, dim, device=device).bfloat16() for _ in range(2 * DOCUMENTS)]
     keys, values = (

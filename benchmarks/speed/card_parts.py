@@ -51,6 +51,8 @@ def run(part: str, shape: str, device: str, length: int, longest: int) -> Found:
     name, _, kind = part.partition("-")
     if name == "documents":
         return documents(setting, int(kind or 16))
+    if name == "steps":
+        return steps(setting, "full", 8, 64) if kind == "8" else steps(setting, kind or "full", 16, 1)
     return PARTS[name](setting, *((kind or "full",) if name in ("read", "decode", "variants") else ()))
 
 
@@ -285,8 +287,6 @@ def _in_pieces(subject: Subject) -> float:
 
 def _by_kernel(subject: Subject, recipe: Recipe, cycles: int = 8, most: int = 30) -> Found:
     """Milliseconds of a cycle, and launches, by kernel: the costliest first."""
-    from torch.profiler import ProfilerActivity, profile
-
     reader = subject.reader(recipe)
     chunk = reader.config.chunk(len(reader.session.catalyst))
     session, ids = reader.session, subject.text(chunk)
@@ -297,20 +297,58 @@ def _by_kernel(subject: Subject, recipe: Recipe, cycles: int = 8, most: int = 30
     session.write(ids, distil=False)
     for _ in range(4):  # seen, captured, replayed
         cycle()
+    return _spent(subject, cycle, cycles, most)
+
+
+def _spent(subject: Subject, run: Callable[[], None], times: int, most: int, each: int = 1) -> Found:
+    """Milliseconds by kernel of a run, or of each of what it does so many times, and launches."""
+    from torch.profiler import ProfilerActivity, profile
+
     subject.synchronize()
     try:
         with profile(activities=[ProfilerActivity.CUDA]) as seen:
-            for _ in range(cycles):
-                cycle()
+            for _ in range(times):
+                run()
             subject.synchronize()
         spent = [(one.self_device_time_total, one.count, one.key) for one in seen.key_averages()]
     except Exception as error:  # a card whose counters nobody may read
         return {"by kernel": f"{type(error).__name__}: {error}"[:200]}
-    told = {}
+    told, times = {}, times * each
     for rank, (us, count, name) in enumerate(sorted(spent, reverse=True)[:most]):
-        told[f"{rank:02} ms a cycle: {name[:90]}"] = f"{us / 1000 / cycles:.3f} in {count / cycles:g}"
-        print(name[:200], us / 1000 / cycles, count / cycles, flush=True)
-    return {"ms a cycle, all kernels": sum(us for us, _, _ in spent) / 1000 / cycles, **told}
+        told[f"{rank:02} ms: {name[:90]}"] = f"{us / 1000 / times:.4f} in {count / times:g}"
+        print(name[:200], us / 1000 / times, count / times, flush=True)
+    launches = sum(count for _, count, _ in spent) / times
+    return {"ms, all kernels": sum(us for us, _, _ in spent) / 1000 / times, "launches": launches, **told}
+
+
+def steps(setting: Setting, weights: str, bits: int, count: int, new_tokens: int = 40) -> Found:
+    """A step of `count` answers: its time, and where it goes."""
+    subject = setting.subject(weights)
+    first = subject.reader(setting.recipe(pot_bits=bits))
+    for _ in first.reading_tokens([subject.text(2 * setting.capacity)]):
+        pass
+    prompts = [subject.text(16, seed=n) for n in range(count)]
+    taken: list[float] = []
+
+    def answer() -> None:
+        readers, last = [first.fork() for _ in range(count)], time.perf_counter()
+        taken.clear()
+        for index, _token in answer_all(readers, prompts, Generation(new_tokens)):
+            if index == count - 1:
+                taken.append(time.perf_counter() - last)
+                last = time.perf_counter()
+
+    for _ in range(2):  # the first time is for capturing
+        answer()
+    told: Found = {"step_ms": 1000 * statistics.median(taken[8:])}
+    return {**told, **(_spent(subject, answer, 1, 40, new_tokens) if setting.device == "cuda" else {})}
+
+
+def forms(setting: Setting) -> Found:
+    """Kernels of decoding in several forms."""
+    from speed import card_units  # needs a Triton with Gluon
+
+    return card_units.forms(torch.device(setting.device)) if setting.device == "cuda" else {}
 
 
 def kernels(setting: Setting) -> Found:
@@ -329,4 +367,5 @@ PARTS: dict[str, Callable[..., Found]] = {
     "suspects": suspects,
     "variants": variants,
     "kernels": kernels,
+    "units": forms,
 }

@@ -9,7 +9,8 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-PIECE = 256  # slots one program of the decoding kernel reads
+PIECE = 256  # slots one program of the decoding kernel reads, at most
+LEAST_PIECE, PROGRAMS = 64, 512  # and at least; programs wanted, to keep a large chip busy with one pot
 ROWS = 16  # query heads that share a KV head, padded to what the matrix units take
 HALF = {torch.bfloat16: tl.bfloat16, torch.float16: tl.float16}
 DIMS = (64, 128, 256)
@@ -22,6 +23,12 @@ def serves(queries: Tensor, keys: Tensor) -> bool:
 
 
 # One new token for each of several pots ---------------------------------------
+
+
+def piece_of(slots: int, rows: int, programs: int, most: int) -> int:
+    """Slots of a program, a power of two, where `rows` of pots and heads have so many slots each."""
+    wanted: int = triton.next_power_of_2(max(LEAST_PIECE, slots * rows // programs))
+    return min(most, wanted)
 
 
 @triton.jit
@@ -107,11 +114,12 @@ def _join(
 
 
 def join(sums: Tensor, tops: Tensor, totals: Tensor, out: Tensor, group: int) -> Tensor:
-    """Put pieces [N Hkv, pieces, ROWS, ...] of attention together, into `out` [N, Hq, 1, D]."""
-    rows, pieces, _, dim = sums.shape
+    """Put pieces [N Hkv, pieces, rows, ...] of attention together, into `out` [N, Hq, 1, D]."""
+    rows, pieces, padded, dim = sums.shape
     _join[(rows, group)](
-        sums, tops, totals, out, pieces, G=group, R=ROWS, D=dim, C=triton.next_power_of_2(pieces), num_warps=4
-    )
+        sums, tops, totals, out, pieces,
+        G=group, R=padded, D=dim, C=triton.next_power_of_2(pieces), num_warps=4,
+    )  # fmt: skip
     return out
 
 
@@ -131,13 +139,14 @@ def attend_rows(
     sizes = {"KIND": HALF[keys.dtype], "H": kv_heads, "D": dim}
     if shared:
         _write[(many * kv_heads,)](*fresh, keys_at, values_at, length, slots, **sizes, num_warps=1)
-    group, pieces, device = heads // kv_heads, triton.cdiv(slots, PIECE), queries.device
+    piece = piece_of(slots, many * kv_heads, PROGRAMS, PIECE)
+    group, pieces, device = heads // kv_heads, triton.cdiv(slots, piece), queries.device
     sums = torch.empty(many * kv_heads, pieces, ROWS, dim, dtype=torch.float32, device=device)
     tops, totals = torch.empty(2, many * kv_heads, pieces, ROWS, dtype=torch.float32, device=device)
     out = torch.empty(many, heads, 1, dim, dtype=queries.dtype, device=device)
     _pieces[(many * kv_heads, pieces)](
         queries.contiguous(), *fresh, keys_at, values_at, length, sums, tops, totals, scale, slots,
-        **sizes, G=group, R=ROWS, P=PIECE, N=64, WRITES=not shared, num_warps=4, num_stages=3,
+        **sizes, G=group, R=ROWS, P=piece, N=64, WRITES=not shared, num_warps=4, num_stages=3,
     )  # fmt: skip
     return join(sums, tops, totals, out, group)
 

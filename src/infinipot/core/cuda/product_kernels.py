@@ -11,6 +11,8 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
+from infinipot.core.cuda.units import units
+
 HALF = {torch.bfloat16: tl.bfloat16, torch.float16: tl.float16}
 LEAST_ROWS = 16  # of a product: what the matrix units take
 COLUMNS = 32  # of the output a program computes
@@ -121,6 +123,8 @@ def product(x: Tensor, data: Tensor, scale: Tensor, least: Tensor | None, group:
     """x [rows, K] times a grouped weight [N, K], for few rows. Oracle: `Grouped.unpacked` and a product."""
     rows, width = x.shape
     columns, four = data.shape[1], data.dtype == torch.uint8
+    if rows == 1 and (fast := units("product")) and fast.knows(x, data):
+        return fast.one_token(x, data, scale, least, group)  # type: ignore[no-any-return]  # loaded by name
     alone = rows == 1 and four and x.data_ptr() % 8 == 0
     many, one = (COLUMNS, AT_ONCE, PROGRAMS), (ONE_COLUMNS, ONE_AT_ONCE, ONE_PROGRAMS)
     own, at_once, programs = one if alone else many

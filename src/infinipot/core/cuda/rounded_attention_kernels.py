@@ -7,6 +7,7 @@ from torch import Tensor
 
 from infinipot.core.cuda.attention_kernels import PIECE, ROWS, join
 from infinipot.core.cuda.rounded_kernels import LARGEST, angles, round_row
+from infinipot.core.cuda.units import units
 
 AT_ONCE, STAGES = 64, 2  # slots that one program turns at a time, and reads ahead
 
@@ -119,9 +120,12 @@ def attend_rounded(
     many, heads, _, dim = queries.shape
     kv_heads = keys.shape[1]
     group, pieces, device = heads // kv_heads, triton.cdiv(slots, PIECE), queries.device
+    out = torch.empty(many, heads, 1, dim, dtype=queries.dtype, device=device)
+    if (fast := units("attention")) and fast.knows(queries, keys, slots):
+        sums, tops, totals = fast.unit_pieces(queries, keys, values, at, cos, sin, length, slots, scale)
+        return join(sums, tops, totals, out, group)
     sums = torch.empty(many * kv_heads, pieces, ROWS, dim, dtype=torch.float32, device=device)
     tops, totals = torch.empty(2, many * kv_heads, pieces, ROWS, dtype=torch.float32, device=device)
-    out = torch.empty(many, heads, 1, dim, dtype=queries.dtype, device=device)
     _rounded_pieces[(many * kv_heads, pieces)](
         queries.contiguous(), keys.contiguous(), values.contiguous(), *at, cos, sin, length,
         sums, tops, totals, scale, slots,
