@@ -115,12 +115,13 @@ def _fresh(
     ask_a = gl.load(asks, mask=known, other=0.0).to(gl.float32)
     ask_b = gl.load(asks + 64, mask=known, other=0.0).to(gl.float32)
     logit = gl.sum(ask_a * a[None, :] + ask_b * b[None, :], 1) * scale
-    gl.store(tops + kept + member, gl.where(filled < slots, logit, float("-inf")))
-    gl.store(totals + kept + member, gl.where(filled < slots, 1.0, gl.zeros_like(logit)))
+    there = (filled >= 0) & (filled < slots)
+    gl.store(tops + kept + member, gl.where(there, logit, float("-inf")))
+    gl.store(totals + kept + member, gl.where(there, 1.0, gl.zeros_like(logit)))
     to = sums + (kept + member)[:, None] * 128 + half[None, :]
     gl.store(to, va[None, :] + gl.zeros_like(ask_a), mask=known)
     gl.store(to + 64, vb[None, :] + gl.zeros_like(ask_a), mask=known)
-    if filled < slots:
+    if there:
         at = filled * 64 + half
         c, s = gl.load(cos + at), gl.load(sin + at)
         turned_a = a * c + b * s - gl.load(offset + half)
