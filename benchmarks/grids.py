@@ -1,189 +1,58 @@
 """Every grid of the paper's tables, for one or several models, within a given number of minutes.
 
     python benchmarks/grids.py --models qwen2.5-coder-1.5b,smollm2,gemma-3-270m --dtype bfloat16 \
-        --longbench DIR --essays DIR --side-by-side 6 --minutes 9 --out grids
+        --longbench DIR --essays DIR --side-by-side 6 --minutes 9 --out grids --pack grids.tar.xz
 
-A grid is what `infinipot eval` would run with the same words, on the half `report` of LongBench that no
-setting was chosen on (`--part tune` to choose some). Each worker loads a model once and takes one part of a
-grid after the other, the most wanted first; models follow one another. Rows are kept as they come, under
-OUT/MODEL/parts, and the same command, given again and again, goes on where it ended until nothing is left; it
-says how much there is. Then the parts of each grid are gathered into OUT/MODEL/GRID, a run's folder that
-`infinipot report` and `beside.py` read. `seconds` in the rows are of a busy card. With `--plan models` fewer
-recipes run, on LongBench and on keys in texts up to 32K, all on one half: for what is said of further models.
+A cell is what `infinipot eval` would run with the same words, on the half `report` of LongBench that no
+setting was chosen on (`--part tune` to choose some); `plans.py` has their order, and what each `--plan` is.
+Each worker loads a model once and takes one part after the other, the most wanted first; models follow one
+another. What two cells do alike is done once (`alike.py`): such a row names the other cell, `same_as`.
+
+Rows are kept as they come, under OUT/MODEL/parts, and the same command, given again and again, goes on where
+it ended until nothing is left. Every minute it says how many rows there are and where the time went. At the
+end the parts of each grid are gathered into OUT/MODEL/GRID, a run's folder that `infinipot report` and
+`beside.py` read, and packed. `seconds` in the rows are of a busy card.
 """
 
 from __future__ import annotations
 
 import argparse
 import multiprocessing as mp
+import tarfile
 import time
 import traceback
 from collections.abc import Iterator, Sequence
 from copy import copy
-from dataclasses import dataclass, field
 from functools import partial
+from math import inf
 from pathlib import Path
 from typing import Any
 
+from alike import Known, Sharing
 from infinipot.engine import open_engine
 from infinipot.errors import InfiniPotError
-from infinipot.eval.evaluate import Evaluation, Workers, evaluate
-from infinipot.eval.folder import MANIFEST, key, opened, read_manifest, read_rows
-from infinipot.eval.grid import BY_TASK, Grid
+from infinipot.eval.evaluate import Evaluation, evaluate
+from infinipot.eval.folder import MANIFEST, ROWS, key, opened, read_manifest, read_rows
 from infinipot.eval.results import summary
-from infinipot.eval.tasks.task import ALL, PARTS, REPORT, make
+from infinipot.eval.tasks.task import PARTS, REPORT
+from plans import PLANS, Part, chosen
 
-K = 1024
-STEPS = {"swa": 256, "streaming-llm": 256, "h2o": 256, "h2o-half": 256}  # token by token is too slow here
-TOKENWISE = ("streaming-llm", "tova-tokenwise")  # one by one on a few rows, to show what the step costs
-FEW_ROWS = 4  # of each task, for what goes token by token
-WHOLE = {"full", "truncate"}  # distil nothing, so no tail either
-BATCH = 8
-TABLE_1 = (
-    *("infinipot", "truncate", "full", "snapkv", "infinipot-paper", "streaming-llm", "tova", "sirllm"),
-    *("h2o", "h2o-half", "ccd", "cap-only", "nuc-only", "no-cr-rope", "swa", "self-extend"),
-)
-CHUNKED = ("infinipot", "tova", "sirllm", "ccd", "cap-only", "nuc-only", "no-cr-rope")
-PAPER_LENGTHS = "4k,8k,16k,32k,64k,128k,256k,1m"
-SHORT = {"lengths": "4k,8k,16k,32k", "trials": 4}
-FURTHER = ("infinipot", "truncate", "full", "snapkv", "infinipot-paper", "streaming-llm", "tova", "h2o-half")
-ASKING = {"infinipot", "infinipot-paper"}  # those whose catalyst may hold the question
-
-
-@dataclass(frozen=True)
-class Part:
-    """Some cells of a grid."""
-
-    grid: str  # its name, and the folder's
-    recipes: tuple[str, ...]
-    catalysts: tuple[str, ...]
-    capacities: tuple[int, ...] = (4 * K,)
-    keeps: tuple[float, ...] = ()
-    knobs: dict[str, tuple[str, ...]] = field(default_factory=dict)
-    tail: str | None = None
-    step: int | None = None
-
-    @property
-    def name(self) -> str:
-        knobs = (f"{name}={','.join(values)}" for name, values in self.knobs.items())
-        sizes = (*map(str, self.capacities), *(f"keep={share}" for share in self.keeps))
-        ends = (f"tail={self.tail}",) if self.tail else ()
-        steps = (f"step={self.step}",) if self.step else ()
-        return "_".join([*self.recipes, *self.catalysts, *sizes, *knobs, *ends, *steps])
-
-    @property
-    def cells(self) -> Grid:
-        """The recipes with every combination of their options."""
-        usual = {STEPS[recipe] for recipe in self.recipes if recipe in STEPS}
-        steps = tuple({self.step} if self.step else usual)
-        tail = (self.tail,) if self.tail and not {*self.recipes} <= WHOLE else ()
-        sizes = {"keep": self.keeps, "step": steps, "tail": tail}
-        options = {name: values for name, values in (sizes | self.knobs).items() if values}
-        return Grid(self.recipes, self.capacities, self.catalysts, options)
-
-    def evaluation(self, args: argparse.Namespace) -> Evaluation:
-        task, given, limit = tasks(args)[self.grid]
-        parted = task == "longbench" or self.grid.endswith("-short")
-        out, half = args.out / "parts" / self.grid / self.name, args.part if parted else ALL
-        return Evaluation(make(task, given, args.seed), self.cells, out, args.seed, limit, part=half)
-
-
-def tasks(args: argparse.Namespace) -> dict[str, tuple[str, dict[str, Any], int | None]]:
-    """What is read for each grid: a task, its options, and how many rows of each of its parts."""
-    essays, longbench = str(args.essays), args.longbench
-    return {
-        "passkey": ("passkey", {"lengths": PAPER_LENGTHS, "trials": 1}, None),
-        "essays": ("needle", {"lengths": PAPER_LENGTHS, "trials": 1, "hay": essays}, None),
-        "passkey-more": ("passkey", {"lengths": "4k,8k,16k,32k,64k", "trials": 4}, None),
-        "essays-more": ("needle", {"lengths": "4k,8k,16k,32k,64k", "trials": 4, "hay": essays}, None),
-        "passkey-short": ("passkey", SHORT, None),
-        "essays-short": ("needle", {**SHORT, "hay": essays}, None),
-        "longbench": ("longbench", {"data": longbench, "tasks": "all"}, args.rows),
-        "longbench-tokenwise": ("longbench", {"data": longbench, "tasks": "all"}, FEW_ROWS),
-    }
-
-
-def parts() -> Iterator[Part]:
-    """Everything the tables need, the most wanted first; `plain` distils where a text ends."""
-    ours, question, both, by_task = ("infinipot",), ("question",), ("general", "question"), (BY_TASK,)
-    hays, more = ("passkey", "essays"), ("passkey-more", "essays-more")
-    plain = partial(Part, tail="distil")
-    for recipe in TABLE_1:
-        yield Part("longbench", (recipe,), by_task)
-    yield from (plain("longbench", (recipe,), by_task) for recipe in CHUNKED)
-    yield Part("longbench", ours, ("general",))
-    for hay in hays:  # table 4
-        yield from (Part(hay, ours, (catalyst,)) for catalyst in both)
-    for hay in more:
-        yield Part(hay, ours, both)
-        yield plain(hay, ("infinipot", "cap-only"), both)
-        yield from (plain(hay, (recipe,), question) for recipe in ("full", "ccd", "no-cr-rope"))
-    for hay in hays:
-        yield from (
-            plain(hay, (recipe,), (catalyst,)) for recipe in ("infinipot", "cap-only") for catalyst in both
-        )
-        yield from (plain(hay, (recipe,), question) for recipe in ("ccd", "no-cr-rope"))
-    yield plain("longbench", ours, ("general",))
-    yield from (plain("longbench", ours, (one,), tail="raw") for one in (BY_TASK, "general"))
-    yield from (plain(hay, ours, both, tail="raw") for hay in more)
-    for capacity in (1 * K, 2 * K, 8 * K):  # figure 6
-        yield from (
-            plain("longbench", (recipe,), by_task, (capacity,)) for recipe in ("infinipot", "truncate")
-        )
-    for novelty in ("0", "0.25", "0.75"):  # table 3; the rest of it is in table 1
-        yield plain("longbench", ours, by_task, knobs={"novelty": (novelty,)})
-    for catalyst in ("general-1", "general-2", "padding", "unrelated"):  # table 2
-        yield plain("longbench", ours, (catalyst,))
-    # Score pooling and |C|/|M|, which the paper does not print.
-    for width in ("1", "15"):
-        yield plain("longbench", ours, by_task, knobs={"pool": (width,)})
-    yield plain("longbench", ours, by_task, knobs={"novelty": ("0.25",), "pool": ("1",)})
-    yield plain("longbench", ("cap-only",), by_task, knobs={"pool": ("1",)})
-    yield from (plain(hay, ("cap-only",), both, knobs={"pool": ("1",)}) for hay in more)
-    for pool in ("7", "1"):
-        for share in (0.25, 0.75):
-            yield plain("longbench", ours, by_task, keeps=(share,), knobs={"pool": (pool,)})
-            yield from (plain(hay, ours, both, keeps=(share,), knobs={"pool": (pool,)}) for hay in more)
-    yield from (plain(hay, ours, both, knobs={"pool": ("1",)}) for hay in (*more, *hays))
-    for recipe in TOKENWISE:
-        yield Part("longbench-tokenwise", (recipe,), by_task, step=1)
-    yield Part("longbench-tokenwise", ("streaming-llm", "tova", "infinipot"), by_task)
-
-
-def models() -> Iterator[Part]:
-    """The same few recipes for further models, question known and unknown; again the most wanted first."""
-    for recipes in (FURTHER[:3], FURTHER[3:]):
-        for grid in ("longbench", "essays-short", "passkey-short"):
-            known = BY_TASK if grid == "longbench" else "question"
-            for recipe in recipes:
-                catalysts = (known, "general") if recipe in ASKING else (known,)
-                yield from (Part(grid, (recipe,), (catalyst,)) for catalyst in catalysts)
-
-
-PLANS = {"paper": parts, "models": models}
-
-
-def chosen(args: argparse.Namespace) -> list[Part]:
-    wanted = set(args.grids.split(",")) if args.grids else set(tasks(args))
-    if unknown := wanted - set(tasks(args)):
-        raise SystemExit(f"unknown grid '{min(unknown)}'; use {', '.join(tasks(args))}")
-    return [part for part in PLANS[args.plan]() if part.grid in wanted]
-
-
-# Running ----------------------------------------------------------------------------
+BATCH = 16  # answers at once: a step of sixteen takes little longer than one of a single answer
+MINUTE = 60.0
 
 
 def worker(args: argparse.Namespace, turn: Any, until: float) -> None:
     """Take one part after the other until none is left or the time is over."""
     opened = partial(open_engine, args.model, args.device, args.dtype, fused=True, weights=args.weights)
-    todo, here = chosen(args), Workers(opened)
+    todo, here = chosen(args), Sharing(opened)
+    here.until = until
     while time.time() < until:
         with turn.get_lock():
             number, turn.value = turn.value, turn.value + 1
         if number >= len(todo):
             return
         try:
-            told = run(todo[number], args, here, until)
+            told = run(todo[number], args, here)
         except InfiniPotError as error:
             told = f"error: {error}"
         except Exception:  # whatever it is, it must not end the other workers
@@ -193,17 +62,20 @@ def worker(args: argparse.Namespace, turn: Any, until: float) -> None:
         print(f"{todo[number].grid} {todo[number].name}: {told}", flush=True)
 
 
-def run(part: Part, args: argparse.Namespace, here: Workers, until: float) -> str:
+def run(part: Part, args: argparse.Namespace, here: Sharing) -> str:
     """Make the rows that are not there yet; say what came out."""
     started, wanted = time.time(), part.evaluation(args)
     begin(wanted, args.out / part.grid)
-    here.runner.batch = BATCH if part.grid.startswith("longbench") else 1  # other answers are a few tokens
+    here.known = Known(args.out / "alike" / f"{part.grid}-{args.part}")
+    here.rows = min(part.rows or inf, args.rows or inf)
+    here.longest, here.runner.batch = part.longest, part.batch(args.batch)
+    before = step = None
     for step in evaluate(wanted, here):
-        if step.done < step.total and time.time() > until:
-            return f"{step.done} of {step.total} rows; run again to go on"
+        before = before or step
     cells = summary(read_rows(wanted.out))["cells"]
     means = (f"{cell['cell']} {100 * (cell['score'] or 0):.1f}" for cell in cells)
-    return f"{', '.join(means)}; {step.total} rows, {time.time() - started:.0f} s"
+    made, took = (step.done - before.done if step and before else 0), time.time() - started
+    return f"{', '.join(means)}; {step.done if step else 0} rows, {made} new, {took:.0f} s"
 
 
 def begin(wanted: Evaluation, grid: Path) -> None:
@@ -233,10 +105,20 @@ def gather(out: Path) -> Iterator[str]:
             yield f"{folder.parent.name}: {len(rows)} rows of {folder.name}"
 
 
+def pack(out: Path, into: Path) -> None:
+    """Put every model's gathered grids into one file, which unpacked at OUT can be gone on with."""
+    into.parent.mkdir(parents=True, exist_ok=True)
+    with tarfile.open(into, "w:xz") as archive:
+        for manifest in sorted(out.glob(f"*/*/{MANIFEST}")):
+            for file in (manifest, manifest.with_name(ROWS)):
+                if file.exists():
+                    archive.add(file, str(file.relative_to(out)))
+
+
 def workers(args: argparse.Namespace, until: float) -> None:
     """Run the workers; one that died is followed by another, as long as parts are left."""
     context = mp.get_context("spawn")
-    turn, todo = context.Value("i", 0), chosen(args)
+    turn, todo, last = context.Value("i", 0), chosen(args), Progress(args.out)
     running: list[Any] = []
     while time.time() < until and (turn.value < len(todo) or any(one.is_alive() for one in running)):
         running = [one for one in running if one.is_alive()]
@@ -244,8 +126,48 @@ def workers(args: argparse.Namespace, until: float) -> None:
             running.append(context.Process(target=worker, args=(args, turn, until)))
             running[-1].start()
         time.sleep(0.5)
+        if time.time() - last.at >= MINUTE:
+            last = last.told(len(running))
+    latest = time.time() + args.grace
     for one in running:
-        one.join()
+        one.join(max(0.0, latest - time.time()))
+        if one.is_alive():  # in the middle of a row; those before are on the disk
+            one.terminate()
+            one.join()
+
+
+class Progress:
+    """How far a model's parts are, to be compared with how far they were."""
+
+    def __init__(self, out: Path) -> None:
+        self.out, self.at, self.begun = out, time.time(), time.time()
+        self.rows = self.copied = self.tokens = 0
+        self.read = 0.0
+
+    def told(self, workers: int) -> Progress:
+        """Say what came since, and return how things are now."""
+        now = Progress(self.out)
+        now.begun = self.begun
+        folders = sorted((self.out / "parts").glob("*/*"))
+        found = {(folder.parent, *key(row)): row for folder in folders for row in read_rows(folder)}
+        for row in found.values():
+            now._count(row)
+        minutes, made = (now.at - self.at) / MINUTE, now.rows - now.copied - self.rows + self.copied
+        print(
+            f"{self.out.name}, minute {(now.at - self.begun) / MINUTE:.0f}: {now.rows} rows, {now.copied} of "
+            f"them copies; {made / minutes:.0f} made a minute by {workers} workers, "
+            f"{(now.tokens - self.tokens) / 60 / minutes / 1000:.0f}K tokens/s; a worker read for "
+            f"{(now.read - self.read) / max(workers, 1):.0f} s",
+            flush=True,
+        )
+        return now
+
+    def _count(self, row: dict[str, Any]) -> None:
+        self.rows += 1
+        if "same_as" in row:
+            self.copied += 1
+        elif "seconds" in row:
+            self.tokens, self.read = self.tokens + row["tokens_read"], self.read + row["seconds"]["read"]
 
 
 def left(args: argparse.Namespace) -> tuple[int, int]:
@@ -254,26 +176,35 @@ def left(args: argparse.Namespace) -> tuple[int, int]:
     return sum(not (folder / MANIFEST).exists() for folder in every), len(every)
 
 
-def main(words: Sequence[str] | None = None) -> None:
+def options() -> argparse.ArgumentParser:
+    """The command line."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--longbench", type=Path, required=True, help="folder with LongBench's .jsonl files")
     parser.add_argument("--essays", type=Path, required=True, help="folder with essays, .txt")
-    parser.add_argument("--plan", default="paper", choices=PLANS, help="all of the paper's, or few recipes")
+    parser.add_argument("--plan", default="paper", choices=PLANS, help="as in plans.py")
     parser.add_argument("--grids", help="only these, with commas between them")
-    parser.add_argument("--rows", type=int, help="of each task, in the grid `longbench`; all where not given")
-    parser.add_argument("--part", default=REPORT, choices=PARTS, help="half of longbench*'s and *-short's")
+    parser.add_argument("--rows", type=int, help="of each part of LongBench, at most")
+    parser.add_argument("--part", default=REPORT, choices=PARTS, help="half of longbench's and *-short's")
     parser.add_argument("--models", default="qwen2.5-coder-1.5b", help="one after the other")
     parser.add_argument("--weights", default="full", help="how weights are held, as in `infinipot eval`")
     parser.add_argument("--device", default="auto")
     parser.add_argument("--dtype", default="auto")
     parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--batch", type=int, default=BATCH, help="LongBench's rows that are answered at once")
     parser.add_argument("--side-by-side", type=int, default=1, help="workers, each with a model of its own")
     parser.add_argument("--minutes", type=float, default=60 * 24, help="begin no row later")
+    parser.add_argument("--grace", type=float, default=40, help="seconds for the rows that were begun")
+    parser.add_argument("--pack", type=Path, help="file for all gathered rows, .tar.xz")
     parser.add_argument("--out", type=Path, required=True)
-    args = parser.parse_args(words)
-    until = time.time() + 60 * args.minutes
+    return parser
+
+
+def main(words: Sequence[str] | None = None) -> None:
+    """Measure as long as there is time, then gather and pack."""
+    args = options().parse_args(words)
+    until = time.time() + MINUTE * args.minutes
     for model in args.models.split(","):
         mine = copy(args)
         mine.model, mine.out = model, args.out / Path(model).name.removesuffix(".gguf")
@@ -283,6 +214,8 @@ def main(words: Sequence[str] | None = None) -> None:
             print(f"{model}: {line}")
         untouched, every = left(mine)
         print(f"{model}: {every - untouched} of {every} parts begun or done", flush=True)
+    if args.pack:
+        pack(args.out, args.pack)
 
 
 if __name__ == "__main__":

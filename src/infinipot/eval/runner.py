@@ -18,6 +18,7 @@ from infinipot.reading.answer import AnswerText
 from infinipot.reading.decode import DecodeBatch
 from infinipot.reading.reader import Reader
 from infinipot.reading.sampling import Generation
+from infinipot.reading.stage import Stage
 from infinipot.recipes.recipe import Recipe
 
 
@@ -56,6 +57,7 @@ class Outcome:
     answer_seconds: float = 0.0
     error: str = ""
     recalled: int = 0  # tokens that were read again for the question
+    same_as: str = ""  # the cell whose row this is, where two cells do the same with an example
 
 
 class Runner:
@@ -66,6 +68,7 @@ class Runner:
         self._recipe: Recipe | None = None
         self._readers: list[Reader] = []  # serve as long as the recipe stays the same, whatever the question
         self._shared: tuple[str, Reader] | None = None  # the last text of several questions, as it was read
+        self._stage: Stage | None = None  # where the readers' cycles are captured, once for all of them
 
     def run(self, jobs: Iterable[Job]) -> Iterator[tuple[Job, Outcome]]:
         """Yield every job with its outcome, in order."""
@@ -154,14 +157,22 @@ class Runner:
             example, recipe = job.example, job.recipe
             asked = example.query or example.question
             if place == len(self._readers):
-                self._readers.append(self.engine.reader(recipe, asked, example.bare))
+                self._readers.append(self._reader(recipe, asked, example.bare))
             else:
                 self._readers[place].clear()
                 self._readers[place].set_question(asked, recipe.catalyst, bare=example.bare)
         return self._readers[: len(jobs)]
 
+    def _reader(self, recipe: Recipe, asked: str, bare: bool) -> Reader:
+        """Return one more reader; several share what is captured, or each would capture it for itself."""
+        reader = self.engine.reader(recipe, asked, bare)
+        if self.batch > 1 and reader.session.graphs is not None:
+            self._stage = self._stage or Stage(self.engine.reader(recipe, asked, bare).session)
+            reader.session.stage = self._stage
+        return reader
+
     def _forget(self) -> None:
-        self._recipe, self._readers, self._shared = None, [], None
+        self._recipe, self._readers, self._shared, self._stage = None, [], None, None
 
 
 def _asked(example: Example, reader: Reader) -> tuple[list[int], int]:

@@ -3,15 +3,22 @@
 from __future__ import annotations
 
 import argparse
+import tarfile
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 import grids
+import plans
+import toy_eval as toy
+from infinipot.eval.evaluate import Evaluation
+from infinipot.eval.folder import read_rows
 from infinipot.eval.grid import BY_TASK
+from infinipot.eval.runner import Runner
 
-EVERY = list(grids.parts())
+EVERY = list(plans.paper())
 
 
 def cells(grid: str) -> set[str]:
@@ -20,8 +27,8 @@ def cells(grid: str) -> set[str]:
 
 def test_every_part_makes_cells_and_has_a_place_of_its_own() -> None:
     args = argparse.Namespace(essays=Path("essays"), longbench=Path("longbench"), rows=None)
-    assert {part.grid for plan in grids.PLANS.values() for part in plan()} == set(grids.tasks(args))
-    for plan in grids.PLANS.values():
+    assert {part.grid for plan in plans.PLANS.values() for part in plan()} == set(plans.tasks(args))
+    for plan in plans.PLANS.values():
         assert all(part.cells.cells("chat") for part in plan())
         places = [(part.grid, part.name) for part in plan()]
         assert len(set(places)) == len(places)
@@ -29,17 +36,30 @@ def test_every_part_makes_cells_and_has_a_place_of_its_own() -> None:
 
 def test_rivals_are_there_at_their_fair_settings() -> None:
     found = cells("longbench")
-    assert {"infinipot-paper 4096 by-task", "h2o-half 4096 step=256", "tova 4096", "sirllm 4096"} <= found
+    assert {"infinipot-paper 4096 by-task", "tova 4096", "sirllm 4096"} <= found
     assert {f"infinipot 4096 {catalyst}" for catalyst in (BY_TASK, "general")} <= found
-    assert {"streaming-llm 4096", "tova-tokenwise 4096", "streaming-llm 4096 step=256"} <= cells(
-        "longbench-tokenwise"
+    steps = (
+        "h2o 4096 step=256",
+        "h2o-half 4096 step=256",
+        "swa 4096 step=256",
+        "streaming-llm 4096 step=256",
     )
+    tokenwise = ("streaming-llm 4096", "tova-tokenwise 4096")
+    assert {f"{name} tail=fill" for name in (*steps, *tokenwise)} <= found
+
+
+def test_defaults_are_chosen_by_one_change_at_a_time() -> None:
+    found = [cell for part in plans.defaults() for cell in part.cells.cells("chat")]
+    usual = next(cell.describe() for cell in found if cell.name == "infinipot 4096 by-task")
+    for cell in found:
+        if cell.catalyst == BY_TASK and cell.recipe.preset.name == "infinipot":
+            assert sum(value != usual[name] for name, value in cell.describe().items()) <= 1
 
 
 def test_further_models_read_with_the_question_known_and_unknown() -> None:
     for grid, known in (("longbench", BY_TASK), ("essays-short", "question"), ("passkey-short", "question")):
-        found = [cell for part in grids.models() if part.grid == grid for cell in part.cells.cells("plain")]
-        assert {cell.recipe.preset.name for cell in found} == {*grids.FURTHER}
+        found = [cell for part in plans.models() if part.grid == grid for cell in part.cells.cells("plain")]
+        assert {cell.recipe.preset.name for cell in found} == {*plans.FURTHER}
         assert {cell.catalyst for cell in found} == {known, "general", ""}
 
 
@@ -63,3 +83,49 @@ def test_models_follow_one_another_in_folders_of_their_own(
     told = capsys.readouterr().out
     count = sum(part.grid == "passkey" for part in EVERY)
     assert f"one-1.5b: 0 of {count} parts begun or done" in told
+
+
+def test_rows_are_gathered_packed_and_gone_on_with(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Two parts of the same cell in one worker, the whole after its first rows."""
+    monkeypatch.setattr(grids, "open_engine", lambda *_, **__: toy.engine())
+    parts = [plans.Part("longbench", "infinipot", capacity=256, rows=count) for count in (1, None)]
+    monkeypatch.setattr(grids, "chosen", lambda _: parts)
+    monkeypatch.setattr(
+        plans.Part,
+        "evaluation",
+        lambda part, args: Evaluation(toy.Letters(), part.cells, args.out / "parts" / part.grid / part.name),
+    )
+    words = [
+        "--longbench",
+        ".",
+        "--essays",
+        ".",
+        "--models",
+        "toy",
+        "--pack",
+        str(tmp_path / "back/rows.tar.xz"),
+    ]
+    monkeypatch.setattr(grids, "workers", lambda args, until: grids.worker(args, Turn(), until))
+    grids.main([*words, "--out", str(tmp_path / "out")])
+    assert "longbench: 6 rows of infinipot_by-task_256" in capsys.readouterr().out
+    rows = read_rows(tmp_path / "out/toy/longbench")
+    assert len({row["example"] for row in rows}) == len(rows) == 6
+    with tarfile.open(tmp_path / "back/rows.tar.xz") as packed:
+        assert packed.getnames() == ["toy/longbench/manifest.json", "toy/longbench/rows.jsonl"]
+        packed.extractall(tmp_path / "again", filter="data")
+    monkeypatch.setattr(Runner, "several", lambda *_: pytest.fail("all rows are there"))
+    grids.main([*words, "--out", str(tmp_path / "again")])
+    assert grids.Progress(tmp_path / "again/toy").told(1).rows == 6
+    assert "6 rows, 0 of them copies" in capsys.readouterr().out
+
+
+class Turn:
+    """A number that one process counts up."""
+
+    def __init__(self) -> None:
+        self.value = 0
+
+    def get_lock(self) -> Any:
+        return nullcontext()

@@ -1,14 +1,18 @@
 """A text that many questions share is read once, and every answer is as if it had been read for it."""
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
 import toy_eval as toy
+from infinipot.core.cuda.graphs import Graphs
 from infinipot.eval.grid import Grid
 from infinipot.eval.runner import Job, Outcome, Runner
 from infinipot.eval.tasks.task import Example
 from infinipot.reading.reader import Reader
+from infinipot.reading.stage import Stage
+from infinipot.recipes.recipe import Recipe
 
 LINE = "The harbour lay still and the boats did not move at all that morning. "
 NAMES = ("Ottilie", "Marlow", "Quint", "Ahab")
@@ -42,6 +46,30 @@ def texts_read(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 def run(grid: Grid, examples: list[Example], batch: int = 1) -> list[Outcome]:
     jobs = [Job(cell, example) for cell in grid.cells() for example in examples]
     return [outcome for _, outcome in Runner(toy.engine(), batch).run(jobs)]
+
+
+def test_readers_of_a_batch_share_what_is_captured(monkeypatch: pytest.MonkeyPatch) -> None:
+    grid = replace(GRID, catalysts=("question",), options={})
+    plain, real, stages = told(run(grid, EXAMPLES)), Recipe.reader, []
+
+    def capturing(recipe: Recipe, *settings: Any) -> Reader:
+        reader = real(recipe, *settings)
+        reader.session.graphs = Graphs(reader.pot, capture=False)
+        return reader
+
+    def noted(stage: Stage, *given: Any) -> Any:
+        stages.append(stage)
+        return on_stage(stage, *given)
+
+    on_stage = Stage.run
+    monkeypatch.setattr(Recipe, "reader", capturing)
+    monkeypatch.setattr(Stage, "run", noted)
+    assert told(run(grid, EXAMPLES, 3)) == plain
+    assert len(stages) > len(EXAMPLES)
+    assert len({id(stage) for stage in stages}) == 1
+    stages.clear()
+    assert told(run(grid, EXAMPLES[:2], 1)) == plain[:2]
+    assert not stages
 
 
 def told(outcomes: list[Outcome]) -> list[Outcome]:

@@ -1,0 +1,162 @@
+"""What `grids.py` measures, and in which order: the parts of every plan, the most wanted first.
+
+paper      the paper's tables and figures, with one model
+models     the few recipes that stand beside InfiniPot, with further models
+defaults   one option changed at a time: to be run on the half `tune`, which defaults are chosen on
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from functools import partial
+from math import inf
+from typing import Any
+
+from infinipot.eval.evaluate import Evaluation
+from infinipot.eval.grid import BY_TASK, Grid
+from infinipot.eval.tasks.task import ALL, make
+from infinipot.recipes.presets import find
+
+K = 1024
+STEPS = {"swa": 256, "streaming-llm": 256, "h2o": 256, "h2o-half": 256}  # token by token is too slow here
+SOME = 6  # rows of each part of LongBench where a table needs many cells
+FEW = 2  # where a row takes as long as dozens of others
+SHORT = 20_000  # letters of a text that is read token by token
+GROWING, KEYS = (
+    8,
+    1,
+)  # rows answered at once where a cache grows with its text; where answers are a few tokens
+LENGTHS = "4k,8k,16k,32k,64k"
+FAR = f"{LENGTHS},128k,256k,1m"
+OURS, PRINTED, QUESTION, GENERAL = "infinipot", "infinipot-paper", "question", "general"
+BOTH = (QUESTION, GENERAL)
+BESIDE = (OURS, PRINTED, "full", "truncate", "snapkv", "streaming-llm", "tova")
+ABLATED = ("ccd", "cap-only", "nuc-only", "sirllm", "no-cr-rope")
+FURTHER = (*BESIDE, "h2o-half")
+
+
+@dataclass(frozen=True)
+class Part:
+    """One cell of a grid, on all rows or on the first of each task; `tail` is `fill` where none is given."""
+
+    grid: str  # its name, and the folder's
+    recipe: str
+    catalyst: str = BY_TASK
+    capacity: int = 4 * K
+    knobs: dict[str, str] = field(default_factory=dict)
+    rows: int | None = None  # of each part of LongBench
+    step: int | None = None
+    longest: float = inf  # letters of a text
+
+    @property
+    def name(self) -> str:
+        words = [self.recipe, self.catalyst, str(self.capacity), *(f"{n}={v}" for n, v in self.knobs.items())]
+        words += [f"step={self.step}"] if self.step else []
+        words += [f"rows={self.rows}"] if self.rows else []
+        return "_".join(words)
+
+    @property
+    def cells(self) -> Grid:
+        """The recipe with its options; what drops step by step treats a text's end as the others do."""
+        options = {name: (value,) for name, value in self.knobs.items()}
+        preset = find(self.recipe)
+        if preset.step:
+            options = {"step": (str(self.step or STEPS[self.recipe]),), "tail": ("fill",), **options}
+        return Grid((self.recipe,), (self.capacity,), (self.catalyst,), options)
+
+    def batch(self, most: int) -> int:
+        """How many answers are given at once."""
+        if not self.grid.startswith("longbench"):
+            return KEYS
+        return min(most, GROWING) if find(self.recipe).mode.grows else most
+
+    def evaluation(self, args: argparse.Namespace) -> Evaluation:
+        task, given = tasks(args)[self.grid]
+        parted = task == "longbench" or self.grid.endswith("-short")
+        out, half = args.out / "parts" / self.grid / self.name, args.part if parted else ALL
+        return Evaluation(make(task, given, args.seed), self.cells, out, args.seed, part=half)
+
+
+def tasks(args: argparse.Namespace) -> dict[str, tuple[str, dict[str, Any]]]:
+    """What is read for each grid: a task and its options."""
+    essays, short = str(args.essays), {"lengths": "4k,8k,16k,32k", "trials": 4}
+    return {
+        "passkey": ("passkey", {"lengths": FAR, "trials": 1}),
+        "essays": ("needle", {"lengths": FAR, "trials": 1, "hay": essays}),
+        "passkey-more": ("passkey", {"lengths": LENGTHS, "trials": 4}),
+        "essays-more": ("needle", {"lengths": LENGTHS, "trials": 4, "hay": essays}),
+        "passkey-short": ("passkey", short),
+        "essays-short": ("needle", {**short, "hay": essays}),
+        "longbench": ("longbench", {"data": args.longbench, "tasks": "all"}),
+    }
+
+
+def paper() -> Iterator[Part]:
+    """Tables 1 to 4, figure 6; what is long or slow comes on few rows first."""
+    texts, essays, noise = (partial(Part, grid) for grid in ("longbench", "essays-more", "passkey-more"))
+    yield from (texts(recipe) for recipe in BESIDE)
+    yield from (texts(recipe, GENERAL) for recipe in (OURS, PRINTED))
+    yield from (essays(recipe, one) for recipe in (OURS, PRINTED) for one in BOTH)
+    yield from (essays(recipe, QUESTION) for recipe in ("full", "cap-only"))
+    yield from (texts(recipe, rows=SOME) for recipe in ABLATED)  # tables 1 and 3
+    yield from (texts(OURS, knobs={"novelty": share}, rows=SOME) for share in ("0.25", "0.75"))
+    yield from (noise(recipe, one) for recipe in (OURS, PRINTED) for one in BOTH)
+    for catalyst in ("general-1", "general-2", "unrelated", "padding"):  # table 2
+        yield texts(OURS, catalyst, rows=SOME)
+    for capacity in (1 * K, 2 * K, 8 * K):  # figure 6
+        yield from (texts(recipe, capacity=capacity, rows=SOME) for recipe in (OURS, "truncate"))
+    yield from (Part(far, OURS, QUESTION) for far in ("essays", "passkey"))  # table 4
+    yield from (texts(recipe, rows=FEW) for recipe in ("h2o", "h2o-half", "swa"))
+    yield Part("essays", OURS, GENERAL)
+    yield from (essays(recipe, QUESTION) for recipe in ("ccd", "no-cr-rope"))
+    yield essays("cap-only", GENERAL)
+    yield from (Part("passkey", recipe, QUESTION) for recipe in ("ccd", "cap-only"))
+    yield from (texts(recipe) for recipe in ABLATED)
+    yield from (noise(recipe, QUESTION) for recipe in ("full", "ccd", "no-cr-rope", "cap-only"))
+    for recipe in ("streaming-llm", "tova-tokenwise"):  # what the step costs
+        yield texts(recipe, step=1, rows=FEW, longest=SHORT)
+    yield from (Part("essays", recipe, QUESTION) for recipe in ("cap-only", "no-cr-rope", "ccd"))
+    yield from (texts(OURS, knobs={"novelty": share}) for share in ("0.25", "0.75"))
+    yield Part("passkey", OURS, GENERAL)
+    yield Part("passkey", "no-cr-rope", QUESTION)
+
+
+def models() -> Iterator[Part]:
+    """The same few recipes for further models, question known and unknown; again the most wanted first."""
+    for recipes in (BESIDE[:4], BESIDE[4:]):
+        for grid in ("longbench", "essays-short", "passkey-short"):
+            known = BY_TASK if grid == "longbench" else QUESTION
+            for recipe in recipes:
+                catalysts = (known, GENERAL) if recipe in (OURS, PRINTED) else (known,)
+                yield from (Part(grid, recipe, catalyst) for catalyst in catalysts)
+    yield Part("longbench", "h2o-half", rows=FEW)
+    yield from (Part(grid, "h2o-half", QUESTION) for grid in ("essays-short", "passkey-short"))
+
+
+def defaults() -> Iterator[Part]:
+    """InfiniPot's defaults, and one of them changed; printed is two changed at once."""
+    changes: tuple[dict[str, str], ...] = (
+        *({"pool": "1"}, {"tail": "raw"}, {"tail": "distil"}),
+        *({"opening": "4"}, {"closing": "64"}, {"pool": "3"}, {"novelty": "0.25"}),
+    )
+    for known in (BY_TASK, GENERAL):
+        yield from (Part("longbench", recipe, known) for recipe in (OURS, PRINTED))
+        yield from (Part("longbench", OURS, known, knobs=change) for change in changes[:3])
+    for hay in ("essays-short", "passkey-short"):
+        for known in BOTH:
+            yield from (Part(hay, recipe, known) for recipe in (OURS, PRINTED))
+            yield from (Part(hay, OURS, known, knobs=change) for change in changes[:3])
+    yield from (Part("longbench", OURS, knobs=change) for change in changes[3:])
+
+
+PLANS: dict[str, Callable[[], Iterator[Part]]] = {"paper": paper, "models": models, "defaults": defaults}
+
+
+def chosen(args: argparse.Namespace) -> list[Part]:
+    """Return the parts that were asked for, in their order."""
+    wanted = set(args.grids.split(",")) if args.grids else set(tasks(args))
+    if unknown := wanted - set(tasks(args)):
+        raise SystemExit(f"unknown grid '{min(unknown)}'; use {', '.join(tasks(args))}")
+    return [part for part in PLANS[args.plan]() if part.grid in wanted]
