@@ -56,8 +56,8 @@ TABLE_1 = {
 }
 LLAMA_2 = {
     "TR-2K": "truncate 4096",
-    "Streaming-2K": "streaming-llm 4096 step=256",
-    "H2O-2K": "h2o 4096 step=256",
+    "Streaming-2K": "streaming-llm 4096 step=256{steps}",
+    "H2O-2K": "h2o 4096 step=256{steps}",
     "InfiniPot-2K": "infinipot 4096{tail} by-task",
 }
 TABLE_2 = {
@@ -81,6 +81,13 @@ TABLE_4 = {
     "w/o NuC": "cap-only 4096{tail} question",
     "InfiniPot": "infinipot 4096{tail} question",
 }
+TABLE_7 = {
+    "InfiniPot": "infinipot 4096{tail} by-task",
+    "truncated": "truncate 4096",
+    "whole": "full",
+    "window": "swa 4096 step=256{steps}",
+}
+MODEL = "qwen2.5-coder-1.5b"
 
 
 def page(grids: Path = RESULTS / "grids", bench: Path = RESULTS / "bench-llama-3-8b-h200.json") -> str:
@@ -91,8 +98,8 @@ def page(grids: Path = RESULTS / "grids", bench: Path = RESULTS / "bench-llama-3
         "Table 2: catalysts": _grouped("table2", "CaP-G", longbench.series(TABLE_2)),
         "Table 3: novelty and catalyst": _grouped("table3", "50%", longbench.series(TABLE_3)),
         "Table 4: pass keys": keys(noise.series(TABLE_4)),
-        "Table 7: other models": _models(longbench.series(TABLE_1)),
-        "The same recipes on other models": other_models(sorted(grids.parent.glob(f"{grids.name}-*"))),
+        "Table 7: other models": _models(grids),
+        "The same recipes on other models": other_models(_further(grids)),
         "Figures 2 and 3: what the pot holds": [HELD],
         "Figure 6: memory budgets": budgets(longbench),
         "Figure 7: memory and latency": [LATENCY, *speed(json.loads(bench.read_text("utf-8")))],
@@ -116,14 +123,25 @@ def _grouped(table: str, base: str, ours: Mapping[str, Series]) -> Iterator[str]
     yield from by_group(PAPER[table], ours)
 
 
-def _models(ours: Mapping[str, Series]) -> Iterator[str]:
+def _models(grids: Path) -> Iterator[str]:
     yield "| model | InfiniPot less truncated | less whole cache | less sliding window |"
     yield "|---|---|---|---|"
     for name, rows in PAPER["table7"].items():
         gaps = (rows["infinipot"][-1] - rows[one][-1] if one in rows else None for one in OTHERS)
         yield f"| {name} | {' | '.join('–' if gap is None else f'{gap:+.2f}' for gap in gaps)} |"
-    less = (worded(difference(ours["InfiniPot-4K"], ours[other])) for other in ("TR-4K", "PT-8K"))
-    yield f"| ours, 4K, by rows | {' | '.join(less)} | |"
+    for folder in (grids, *_further(grids)):
+        ours = _ours(
+            folder / "longbench", TABLE_1 if folder == grids else {"InfiniPot": TABLE_7["InfiniPot"]}
+        )
+        base, *others = (ours.series(TABLE_7).get(label) for label in TABLE_7)
+        gaps = (worded(difference(base, one)) if base and one else "–" for one in others)
+        name = folder.name[len(grids.name) + 1 :] or MODEL
+        yield f"| ours, `{name}`, 4K, by rows | {' | '.join(gaps)} |"
+
+
+def _further(grids: Path) -> list[Path]:
+    """Return the folders of further models."""
+    return sorted(grids.parent.glob(f"{grids.name}-*"))
 
 
 def _ours(path: Path, all_of: Mapping[str, str]) -> Ours:

@@ -23,6 +23,7 @@ from typing import Any
 
 import beside
 import claims
+import tables
 from claims.page import NUMBER, Page
 
 ROOT = Path(__file__).parents[1]
@@ -80,6 +81,15 @@ class Checker:
             if there != line:
                 self.problems.append(f"{name}:{number}: printed {there!r}, made {line!r}")
 
+    def filled(self, name: str) -> None:
+        """Check a page whose tables a script makes, line by line."""
+        told = self.pages[name].text
+        for there, line in zip(told.splitlines(), tables.filled(told).splitlines(), strict=False):
+            self.checked += len(re.findall(NUMBER, line)) if line.startswith("| ") else 0
+            if there != line:
+                self.problems.append(f"{name}: printed {there!r}, made {line!r}")
+                return  # what follows may only have moved
+
     def uncovered(self) -> list[str]:
         """Return a line for each number that looks measured and that nothing accounts for."""
         found = []
@@ -100,6 +110,7 @@ def check(root: Path = ROOT) -> Checker:
             claimed(checker.says)
     for name, make in MADE.items():
         checker.made(name, make())
+    checker.filled(tables.PAGE)
     for one in tomllib.loads(EXCEPTIONS.read_text("utf-8"))["exception"]:
         for phrase in one.get("phrases", [""]):
             checker.excuse(one["page"], phrase)

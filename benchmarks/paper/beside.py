@@ -16,6 +16,7 @@ from infinipot.eval.results import Section, Series
 from infinipot.eval.tables import joined
 
 PAPER: dict[str, Any] = tomllib.loads((Path(__file__).parent / "tables.toml").read_text("utf-8"))
+FILLED = " tail=fill"  # of what drops step by step, whose own is another
 TAILS = ("", " tail=distil")  # the first with which all recipes of a table were run
 
 
@@ -24,14 +25,14 @@ class Ours:
 
     def __init__(self, section: Section, all_of: Mapping[str, str]) -> None:
         self.cells = {one.name: one for one in joined(section).series}
-        whole = (
-            tail for tail in TAILS if all(cell.format(tail=tail) in self.cells for cell in all_of.values())
-        )
+        chosen = [cell for cell in all_of.values() if "{tail}" in cell]
+        whole = (tail for tail in TAILS if all(cell.format(tail=tail) in self.cells for cell in chosen))
         self.tail = next(whole, TAILS[-1])  # the treatment of a text's end with which all these were run
 
     def series(self, cells: Mapping[str, str]) -> dict[str, Series]:
         """Return the series of a table's recipes; one that was not run is not there."""
-        names = {label: cell.format(tail=self.tail) for label, cell in cells.items()}
+        steps = "" if self.tail else FILLED
+        names = {label: cell.format(tail=self.tail, steps=steps) for label, cell in cells.items()}
         return {label: self.cells[name] for label, name in names.items() if name in self.cells}
 
 

@@ -10,6 +10,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from infinipot.eval.estimates import Estimate, estimate
+from infinipot.eval.folder import MANIFEST, read_manifest
 from infinipot.eval.results import KNOWN, UNKNOWN, UNUSED, Run, Section, Series, load, part, sections
 from infinipot.eval.tables import joined
 from paper.beside import difference, worded
@@ -29,23 +30,35 @@ LABELS = {
 NOTE = """\
 Pots of 4,096, rows of `benchmarks/grids.py`. Means of rows with their intervals; keys found, in
 brackets at each length from 4K to 32K. *Less InfiniPot* is by rows; bold: more than chance. StreamingLLM and
-H2O drop 256 entries at a time; a text's end is treated alike (`--tail fill`) but for InfiniPot as printed.
-What looks at no question while it reads stands in both tables. Most tasks have under ten rows: there is no
-mean over tasks. `smollm2` was trained on texts of 8K tokens, `gemma-3-270m` of 32K: whole caches and SnapKV
-go beyond that. Where rows are given, time ended before the others.
+H2O drop 256 entries at a time. {ends}
+What looks at no question while it reads stands in both tables. There is no mean over tasks here. `smollm2`
+was trained on texts of 8K tokens, `gemma-3-270m` of 32K: whole caches and SnapKV go beyond that. Where rows
+are given, time ended before the others.
 """
+ENDS = {
+    True: "A text's end is treated alike (`--tail fill`) by all but InfiniPot as printed.",
+    False: "A text's end is treated alike (`--tail fill`) by all but those two and InfiniPot as printed.",
+}
 
 
 def other_models(folders: Sequence[Path]) -> Iterator[str]:
     """Yield two tables a model."""
-    if folders:
-        yield NOTE
-    for folder in folders:
+    for place, folder in enumerate(folders):
         runs = {name: load([folder / name])[0][0] for name in GRIDS if (folder / name).exists()}
         found = {name: sections([run])[0] for name, run in runs.items()}
+        if not place:
+            yield NOTE.format(ends=ENDS[_all_filled(folders)])
         yield _described(next(iter(runs.values())), found)
         for question in (KNOWN, UNKNOWN):
             yield from _table(question, found)
+
+
+def _all_filled(folders: Sequence[Path]) -> bool:
+    """Say whether recipes that drop step by step treated a text's end as the others did."""
+    manifests = (read_manifest(path.parent) for folder in folders for path in folder.glob(f"*/{MANIFEST}"))
+    return all(
+        cell["tail"] == "fill" for one in manifests for cell in one["cells"].values() if "step" in cell
+    )
 
 
 def _described(run: Run, found: dict[str, Section]) -> str:

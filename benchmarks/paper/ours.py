@@ -1,0 +1,251 @@
+"""Our own rows as tables of docs/results.md: pass keys, LongBench, and defaults one change at a time.
+
+Works on the folders that `grids.py` makes; yields lines of Markdown. What was not run is not there. Bold: the
+interval of a difference excludes 0.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+
+from infinipot.eval.estimates import FEW, Estimate, estimate, over_tasks
+from infinipot.eval.results import Series, load, part, sections
+from infinipot.eval.tables import joined, values
+from paper.beside import TAILS, difference, worded
+
+Row = tuple[str, str, str]  # a label, a cell, and the cell that it is compared with; {tail} as in `TAILS`
+KNOWN, UNKNOWN = "infinipot 4096{tail} question", "infinipot 4096{tail} general"
+OURS = "infinipot 4096{tail} by-task"
+STEP = " step=256 tail=fill"
+KEYS: tuple[Row, ...] = (
+    ("InfiniPot, question known", KNOWN, KNOWN),
+    ("as printed", "infinipot-paper 4096 question", KNOWN),
+    ("scores not pooled", "infinipot 4096{tail} pool=1 question", KNOWN),
+    ("without novelty (`cap-only`)", "cap-only 4096{tail} question", KNOWN),
+    ("without CR-RoPE", "no-cr-rope 4096{tail} question", KNOWN),
+    ("InfiniPot, question unknown", UNKNOWN, UNKNOWN),
+    ("as printed, question unknown", "infinipot-paper 4096 general", UNKNOWN),
+    ("scores not pooled, question unknown", "infinipot 4096{tail} pool=1 general", UNKNOWN),
+    ("without novelty, question unknown", "cap-only 4096{tail} general", UNKNOWN),
+    ("without catalyst and novelty (`ccd`), which ask no question", "ccd 4096{tail}", UNKNOWN),
+    ("*for comparison: whole cache*", "full", KNOWN),
+)
+HAYS = {
+    "passkey-more": "noise, 4K to 64K",
+    "passkey": "noise, 4K to 1M",
+    "essays-more": "essays, 4K to 64K",
+    "essays": "essays, 4K to 1M",
+}
+LOOKING: tuple[Row, ...] = (  # at the question while they read, or before they drop anything
+    ("InfiniPot", OURS, OURS),
+    ("InfiniPot as printed", "infinipot-paper 4096 by-task", OURS),
+    ("SnapKV (holds the whole prompt first)", "snapkv 4096", OURS),
+)
+BLIND: tuple[tuple[str, str], ...] = (  # the same whatever the question
+    ("whole cache", "full"),
+    ("truncated to the pot", "truncate 4096"),
+    ("TOVA", "tova 4096{tail}"),
+    ("SirLLM", "sirllm 4096{tail}"),
+    ("StreamingLLM, 256 tokens a step", f"streaming-llm 4096{STEP}"),
+    ("StreamingLLM, token by token", "streaming-llm 4096 tail=fill"),
+    ("TOVA, token by token", "tova-tokenwise 4096 tail=fill"),
+    ("H2O, half heavy hitters, 256 tokens a step", f"h2o-half 4096{STEP}"),
+    ("H2O, four heavy hitters, 256 tokens a step", f"h2o 4096{STEP}"),
+    ("sliding window, 256 tokens a step", f"swa 4096{STEP}"),
+    ("CCD alone (no catalyst, no novelty)", "ccd 4096{tail}"),
+    ("NuC alone (no catalyst)", "nuc-only 4096{tail}"),
+)
+GENERAL = "infinipot 4096{tail} general"
+CHANGED: tuple[Row, ...] = (
+    ("CaP alone (no novelty)", "cap-only 4096{tail} by-task", OURS),
+    ("novelty 0.25", "infinipot 4096{tail} novelty=0.25 by-task", OURS),
+    ("novelty 0.75", "infinipot 4096{tail} novelty=0.75 by-task", OURS),
+    ("without CR-RoPE", "no-cr-rope 4096{tail} by-task", OURS),
+    ("scores not pooled", "infinipot 4096{tail} pool=1 by-task", OURS),
+    ("catalyst: the general prompt for all", GENERAL, OURS),
+    ("catalyst: general-1", "infinipot 4096{tail} general-1", OURS),
+    ("catalyst: general-2", "infinipot 4096{tail} general-2", OURS),
+    ("catalyst: unrelated", "infinipot 4096{tail} unrelated", OURS),
+    ("catalyst: padding", "infinipot 4096{tail} padding", OURS),
+    ("a pot of 1,024", "infinipot 1024{tail} by-task", OURS),
+    ("a pot of 2,048", "infinipot 2048{tail} by-task", OURS),
+    ("a pot of 8,192", "infinipot 8192{tail} by-task", OURS),
+)
+PRINTED = "as printed (not pooled, last chunk left)"
+CHANGES = {  # of one default, for the table of the half `tune`
+    "pool=1": "scores not pooled",
+    "pool=3": "pooled over 3",
+    "tail=raw": "the last chunk left as it is",
+    "tail=distil": "a text's end distilled",
+    "opening=4": "the first 4 slots kept",
+    "closing=64": "the last 64 slots kept",
+    "novelty=0.25": "novelty 0.25",
+}
+
+
+class Cells:
+    """The rows of one grid, cell by cell."""
+
+    def __init__(self, path: Path) -> None:
+        (self.run,) = load([path])[0]
+        (section,) = sections([self.run])
+        self.section = joined(section)
+        self.series = {one.name: one for one in self.section.series if one.rows}
+
+    def pair(self, cell: str, base: str) -> tuple[str, Series, Series] | None:
+        """Return a cell and its base with the first tail that both were run with."""
+        for tail in TAILS:
+            one, other = (self.series.get(name.format(tail=tail)) for name in (cell, base))
+            if one and other:
+                return tail, one, other
+        return None
+
+
+def keys(grids: Path) -> Iterator[str]:
+    """Yield the table of pass keys: how many were found, and by how much that is more than InfiniPot's."""
+    hays = {name: Cells(grids / name) for name in HAYS if (grids / name).exists()}
+    yield f"| keys found, and less InfiniPot by rows | {' | '.join(HAYS[name] for name in hays)} |"
+    yield "|---" * (1 + len(hays)) + "|"
+    for label, cell, base in KEYS:
+        told = [_keys(one, cell, base) for one in hays.values()]
+        if any(told):
+            yield f"| {label} | {' | '.join(told)} |"
+    yield ""
+
+
+def _keys(grid: Cells, cell: str, base: str) -> str:
+    found = grid.pair(cell, base)
+    if not found:
+        return ""
+    tail, one, other = found
+    scores = one.scores()
+    less = "" if one is other else f", {marked(difference(one, other))}"
+    return f"{sum(scores):.0f} of {len(scores)}{less}{' †' * bool(tail)}"
+
+
+def longbench(path: Path) -> Iterator[str]:
+    """Yield LongBench's tables, the question known and unknown apart, and what they tell."""
+    grid = Cells(path)
+    yield _rows(grid)
+    known = (*LOOKING, *((label, cell, OURS) for label, cell in BLIND))
+    unknown = (
+        ("InfiniPot", GENERAL, GENERAL),
+        ("InfiniPot as printed", "infinipot-paper 4096 general", GENERAL),
+        *((label, cell, GENERAL) for label, cell in BLIND),
+    )
+    yield from _table("questions known while reading", grid, known)
+    yield from _table("questions unknown", grid, unknown)
+    yield from _table("one thing changed, questions known", grid, CHANGED)
+
+
+def _rows(grid: Cells) -> str:
+    rows = max((one.rows for one in grid.series.values()), key=len)
+    tasks = Counter(row["facts"]["task"] for row in rows)
+    counts = ", ".join(f"{name} {count}{'*' * (count < FEW)}" for name, count in tasks.items())
+    whole = next(one for name, one in grid.series.items() if name.startswith("infinipot 4096"))
+    fit = sum(row.get("cycles") == 0 for row in whole.rows)
+    half = part(grid.run)
+    which = f"of the half `{half}`" if half != "all" else "of both halves"
+    return (
+        f"{len(rows)} rows {which}, {len(tasks)} tasks ({counts}; * enters no mean over tasks). {fit} of "
+        f"them fit the pot of {whole.cell['capacity']:,}.\n"
+    )
+
+
+def _table(title: str, grid: Cells, table: Sequence[Row]) -> Iterator[str]:
+    wide = sum(len(scores) >= FEW for scores in _by_task(grid, _widest(grid)).values())
+    yield f"| {title} | rows | mean of rows | mean of {wide} tasks | less InfiniPot, by rows |"
+    yield "|---|---|---|---|---|"
+    sides: dict[str, list[str]] = {"above": [], "below": [], "level": []}
+    for label, cell, base in table:
+        found = grid.pair(cell, base)
+        if not found:
+            continue
+        tail, one, other = found
+        less = None if one is other else difference(one, other)
+        if less:
+            sides[_side(less)].append(label)
+        told = f"{label}{' †' * bool(tail)} | {len(one.scores())} | {_mean(estimate(one.scores()))}"
+        yield f"| {told} | {_tasks(grid, one)} | {marked(less) if less else ''} |"
+    yield f"\n{_told(sides)}\n"
+
+
+def _told(sides: Mapping[str, Sequence[str]]) -> str:
+    """Say which recipes are more than chance above or below InfiniPot."""
+    above, below, level = (", ".join(labels) or "none" for labels in sides.values())
+    return f"More than chance above InfiniPot: {above}. Below: {below}. Not told apart: {level}."
+
+
+def _side(less: Estimate) -> str:
+    if not less.excludes_zero:
+        return "level"
+    return "above" if less.mean > 0 else "below"
+
+
+def _widest(grid: Cells) -> Series:
+    return max(grid.series.values(), key=lambda one: len(one.rows))
+
+
+def _by_task(grid: Cells, one: Series) -> dict[str, list[float]]:
+    return {str(task): one.scores(task=task) for task in values(grid.section, "task")}
+
+
+def _tasks(grid: Cells, one: Series) -> str:
+    """The mean over tasks, where a cell has run on as many rows as any."""
+    whole = len(one.rows) == len(_widest(grid).rows)
+    found = over_tasks(_by_task(grid, one).values()) if whole else None
+    return f"{100 * found.mean:.1f}" if found else ""
+
+
+def defaults(folders: Sequence[Path]) -> Iterator[str]:
+    """Yield a table for each model, of the half `tune`: one default changed at a time, and all as printed."""
+    for folder in folders:
+        grids = {
+            name: Cells(folder / name)
+            for name in ("longbench", "essays-short", "passkey-short")
+            if (folder / name).exists()
+        }
+        columns = [(name, known) for name in grids for known in (True, False)]
+        heads = (f"{name.removesuffix('-short')}, question {'' if k else 'un'}known" for name, k in columns)
+        yield f"| `{folder.name.partition('-')[2]}`, less the defaults | {' | '.join(heads)} |"
+        yield "|---" * (1 + len(columns)) + "|"
+        yield f"| the defaults | {' | '.join(_level(grids[name], _usual(name, k)) for name, k in columns)} |"
+        for change in ("", *CHANGES):
+            told = [_change(grids[name], change, _usual(name, k)) for name, k in columns]
+            if any(told):
+                yield f"| {CHANGES.get(change, PRINTED)} | {' | '.join(told)} |"
+        yield ""
+
+
+def _usual(grid: str, known: bool) -> str:
+    return f"infinipot 4096 {('by-task' if grid == 'longbench' else 'question') if known else 'general'}"
+
+
+def _level(grid: Cells, usual: str) -> str:
+    one = grid.series.get(usual)
+    scores = one.scores() if one else []
+    if grid.run.manifest["task"] != "longbench":
+        return f"{sum(scores):.0f} of {len(scores)}"
+    return f"{_mean(estimate(scores))}, {len(scores)} rows"
+
+
+def _change(grid: Cells, change: str, usual: str) -> str:
+    name = (
+        usual.replace("4096", f"4096 {change}") if change else usual.replace("infinipot", "infinipot-paper")
+    )
+    one, base = grid.series.get(name), grid.series.get(usual)
+    if not one or not base:
+        return ""
+    few = len(set(one.by_example()) & set(base.by_example()))
+    return marked(difference(one, base)) + (f", {few} rows" if few < len(base.scores()) else "")
+
+
+def _mean(found: Estimate | None) -> str:
+    return f"{100 * found.mean:.1f} ({100 * found.low:.1f} to {100 * found.high:.1f})" if found else "–"
+
+
+def marked(less: Estimate | None) -> str:
+    """Write a difference, bold where it is more than chance."""
+    return f"**{worded(less)}**" if less and less.excludes_zero else worded(less)

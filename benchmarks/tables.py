@@ -1,0 +1,45 @@
+"""The tables of docs/results.md that are made of our own rows, written where the page has a place for them.
+
+    python benchmarks/tables.py
+
+A place begins with `<!-- keys -->`, say, and ends with `<!-- end of keys -->`; what stands between is made
+anew. `make figures` makes it too and compares. Folders are those of `grids.py` in docs/results: `grids`, and
+`defaults-MODEL` for what was run with `--plan defaults --part tune`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+from paper.ours import defaults, keys, longbench
+
+ROOT = Path(__file__).parents[1]
+RESULTS = ROOT / "docs" / "results"
+PAGE = "docs/results.md"
+MADE: dict[str, Callable[[Path], Iterator[str]]] = {
+    "keys": lambda results: keys(results / "grids"),
+    "longbench": lambda results: longbench(results / "grids" / "longbench"),
+    "defaults": lambda results: defaults(sorted(results.glob("defaults-*"))),
+}
+
+
+def filled(page: str, results: Path = RESULTS) -> str:
+    """Return a page with every table made anew; one without places is returned as it is."""
+
+    def made(place: re.Match[str]) -> str:
+        lines = "\n".join(MADE[place[1]](results)).strip()
+        return f"<!-- {place[1]} -->\n\n{lines}\n\n<!-- end of {place[1]} -->"
+
+    return re.sub(rf"<!-- ({'|'.join(MADE)}) -->.*?<!-- end of \1 -->", made, page, flags=re.DOTALL)
+
+
+def main() -> None:
+    path = ROOT / PAGE
+    path.write_text(filled(path.read_text("utf-8")), "utf-8")
+    print(path)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,57 @@
+"""Tables of docs/results.md: what was run is there, with its interval; what was not is left out."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import tables
+from infinipot.eval.grid import Grid
+from toy_eval import kept_run
+
+TEXTS = [(f"{task}/{n}", {"task": task}) for task in ("qasper", "qasper_e") for n in range(8)]
+KEYS = [(f"{length}-{n}", {"length": length, "depth": 0.5}) for length in (4096, 8192) for n in range(6)]
+
+
+def score(cell: Any, name: str, facts: dict[str, Any]) -> float:
+    return 1.0 if cell.recipe.preset.name == "infinipot" else float(name.endswith("0"))
+
+
+def kept(folder: Path) -> Path:
+    half: dict[str, Any] = {"options": {"part": "report"}}
+    grids = folder / "grids"
+    recipes = Grid(("infinipot", "truncate"), catalysts=("by-task", "general"))
+    kept_run(grids / "longbench", "longbench", recipes, TEXTS, score, **half)
+    asked = Grid(("infinipot", "ccd"), catalysts=("question", "general"))
+    kept_run(grids / "essays-more", "needle", asked, KEYS, score, **half)
+    tune: dict[str, Any] = {"options": {"part": "tune"}}
+    changed = Grid(
+        ("infinipot", "infinipot-paper"), catalysts=("by-task",), options={"tail": ("fill", "raw")}
+    )
+    kept_run(folder / "defaults-toy" / "longbench", "longbench", changed, TEXTS, score, **tune)
+    return folder
+
+
+def test_every_place_gets_its_table_and_the_rest_stays(tmp_path: Path) -> None:
+    page = "Before\n<!-- keys -->old<!-- end of keys -->\nbetween\n"
+    page += "<!-- longbench -->\n<!-- end of longbench -->\n"
+    told = tables.filled(page + "<!-- defaults --><!-- end of defaults -->after", kept(tmp_path))
+    assert told.startswith(
+        "Before\n<!-- keys -->\n\n| keys found, and less InfiniPot by rows | essays, 4K to 64K |"
+    )
+    assert "| InfiniPot, question known | 12 of 12 |" in told
+    assert "`ccd`), which ask no question | 2 of 12, **-83.3 (-100.0 to -58.3)** |" in told
+    assert "between\n<!-- longbench -->\n\n16 rows of the half `report`, 1 tasks (qasper 16;" in told
+    assert "| truncated to the pot | 16 | 12.5 (3.5 to 36.0) | 12.5 | **-87.5 (-100.0 to -68.8)** |" in told
+    assert (
+        "More than chance above InfiniPot: none. Below: truncated to the pot. Not told apart: none." in told
+    )
+    assert "| `toy`, less the defaults | longbench, question known |" in told
+    assert "| the last chunk left as it is | +0.0 (0.0 to 0.0) |  |" in told
+    assert "| as printed (not pooled, last chunk left) | **-87.5" in told
+    assert told.endswith("<!-- end of defaults -->after")
+    assert tables.filled(told, tmp_path) == told
+
+
+def test_a_page_without_places_is_left_alone(tmp_path: Path) -> None:
+    assert tables.filled("nothing is made here", tmp_path) == "nothing is made here"
