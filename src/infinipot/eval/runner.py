@@ -21,6 +21,8 @@ from infinipot.reading.sampling import Generation
 from infinipot.reading.stage import Stage
 from infinipot.recipes.recipe import Recipe
 
+CAPTURE_LATER = 16  # times a cycle comes before it is captured for a batch: one question's come less often
+
 
 @dataclass(frozen=True)
 class Job:
@@ -167,7 +169,9 @@ class Runner:
         """Return one more reader; several share what is captured, or each would capture it for itself."""
         reader = self.engine.reader(recipe, asked, bare)
         if self.batch > 1 and reader.session.graphs is not None:
-            self._stage = self._stage or Stage(self.engine.reader(recipe, asked, bare).session)
+            if self._stage is None:
+                self._stage = Stage(self.engine.reader(recipe, asked, bare).session)
+                self._stage.session.capture_after = CAPTURE_LATER
             reader.session.stage = self._stage
         return reader
 
