@@ -174,7 +174,7 @@ def _table(title: str, grid: Cells, table: Sequence[Row]) -> Iterator[str]:
 
 def _told(sides: Mapping[str, Sequence[str]]) -> str:
     """Say which recipes are more than chance above or below InfiniPot."""
-    above, below, level = (", ".join(labels) or "none" for labels in sides.values())
+    above, below, level = ("; ".join(labels) or "none" for labels in sides.values())
     return f"More than chance above InfiniPot: {above}. Below: {below}. Not told apart: {level}."
 
 
