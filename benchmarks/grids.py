@@ -4,7 +4,7 @@
         --longbench DIR --essays DIR --side-by-side 6 --minutes 9 --out grids --pack grids.tar.xz
 
 A cell is what `infinipot eval` would run with the same words, on the half `report` of LongBench that no
-setting was chosen on (`--part tune` to choose some); `plans.py` has their order, and what each `--plan` is.
+setting was chosen on; `plans.py` has their order, and what each `--plan` is, of which one chooses defaults.
 Each worker loads a model once and takes one part after the other, the most wanted first; models follow one
 another. What two cells do alike is done once (`alike.py`): such a row names the other cell, `same_as`.
 
@@ -35,7 +35,7 @@ from infinipot.eval.evaluate import Evaluation, evaluate
 from infinipot.eval.folder import MANIFEST, ROWS, key, opened, read_manifest, read_rows
 from infinipot.eval.results import summary
 from infinipot.eval.tasks.task import PARTS, REPORT
-from plans import PLANS, Part, chosen
+from plans import Part, chosen
 
 BATCH = 16  # answers at once: a step of sixteen takes little longer than one of a single answer
 MINUTE = 60.0
@@ -57,16 +57,16 @@ def worker(args: argparse.Namespace, turn: Any, until: float) -> None:
             told = f"error: {error}"
         except Exception:  # whatever it is, it must not end the other workers
             traceback.print_exc()
-            print(f"{todo[number].grid} {todo[number].name}: broke off", flush=True)
+            print(f"{todo[number].place} {todo[number].name}: broke off", flush=True)
             raise SystemExit(1) from None  # a card's errors stay: whoever comes next starts afresh
-        print(f"{todo[number].grid} {todo[number].name}: {told}", flush=True)
+        print(f"{todo[number].place} {todo[number].name}: {told}", flush=True)
 
 
 def run(part: Part, args: argparse.Namespace, here: Sharing) -> str:
     """Make the rows that are not there yet; say what came out."""
     started, wanted = time.time(), part.evaluation(args)
-    begin(wanted, args.out / part.grid)
-    here.known = Known(args.out / "alike" / f"{part.grid}-{args.part}")
+    begin(wanted, args.out / part.place)
+    here.known = Known(args.out / "alike" / part.place)
     here.rows = min(part.rows or inf, args.rows or inf)
     here.longest, here.runner.batch = part.longest, part.batch(args.batch)
     before = step = None
@@ -172,7 +172,7 @@ class Progress:
 
 def left(args: argparse.Namespace) -> tuple[int, int]:
     """Return how many parts have no row yet, and how many there are."""
-    every = [args.out / "parts" / part.grid / part.name for part in chosen(args)]
+    every = [args.out / "parts" / part.place / part.name for part in chosen(args)]
     return sum(not (folder / MANIFEST).exists() for folder in every), len(every)
 
 
@@ -183,7 +183,7 @@ def options() -> argparse.ArgumentParser:
     )
     parser.add_argument("--longbench", type=Path, required=True, help="folder with LongBench's .jsonl files")
     parser.add_argument("--essays", type=Path, required=True, help="folder with essays, .txt")
-    parser.add_argument("--plan", default="paper", choices=PLANS, help="as in plans.py")
+    parser.add_argument("--plan", default="paper", help="of plans.py; several with commas between them")
     parser.add_argument("--grids", help="only these, with commas between them")
     parser.add_argument("--rows", type=int, help="of each part of LongBench, at most")
     parser.add_argument("--part", default=REPORT, choices=PARTS, help="half of longbench's and *-short's")

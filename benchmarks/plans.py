@@ -2,7 +2,8 @@
 
 paper      the paper's tables and figures, with one model
 models     the few recipes that stand beside InfiniPot, with further models
-defaults   one option changed at a time: to be run on the half `tune`, which defaults are chosen on
+defaults   one option changed at a time, on the half `tune`, which defaults are chosen on; its grids' folders
+           end in `-tune`
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from typing import Any
 
 from infinipot.eval.evaluate import Evaluation
 from infinipot.eval.grid import BY_TASK, Grid
-from infinipot.eval.tasks.task import ALL, make
+from infinipot.eval.tasks.task import ALL, TUNE, make
 from infinipot.recipes.presets import find
 
 K = 1024
@@ -49,6 +50,12 @@ class Part:
     rows: int | None = None  # of each part of LongBench
     step: int | None = None
     longest: float = inf  # letters of a text
+    half: str = ""  # of LongBench's rows and of short keys; what the command says where none is given
+
+    @property
+    def place(self) -> str:
+        """The folder of the grid."""
+        return f"{self.grid}-{self.half}" if self.half else self.grid
 
     @property
     def name(self) -> str:
@@ -75,8 +82,9 @@ class Part:
     def evaluation(self, args: argparse.Namespace) -> Evaluation:
         task, given = tasks(args)[self.grid]
         parted = task == "longbench" or self.grid.endswith("-short")
-        out, half = args.out / "parts" / self.grid / self.name, args.part if parted else ALL
-        return Evaluation(make(task, given, args.seed), self.cells, out, args.seed, part=half)
+        out, half = args.out / "parts" / self.place / self.name, self.half or args.part
+        made = make(task, given, args.seed)
+        return Evaluation(made, self.cells, out, args.seed, part=half if parted else ALL)
 
 
 def tasks(args: argparse.Namespace) -> dict[str, tuple[str, dict[str, Any]]]:
@@ -107,6 +115,7 @@ def paper() -> Iterator[Part]:
         yield texts(OURS, catalyst, rows=SOME)
     for capacity in (1 * K, 2 * K, 8 * K):  # figure 6
         yield from (texts(recipe, capacity=capacity, rows=SOME) for recipe in (OURS, "truncate"))
+    yield from (part for part in defaults(SOME) if part.grid == "longbench")
     yield from (Part(far, OURS, QUESTION) for far in ("essays", "passkey"))  # table 4
     yield from (texts(recipe, rows=FEW) for recipe in ("h2o", "h2o-half", "swa"))
     yield Part("essays", OURS, GENERAL)
@@ -135,20 +144,21 @@ def models() -> Iterator[Part]:
     yield from (Part(grid, "h2o-half", QUESTION) for grid in ("essays-short", "passkey-short"))
 
 
-def defaults() -> Iterator[Part]:
+def defaults(rows: int | None = None) -> Iterator[Part]:
     """InfiniPot's defaults, and one of them changed; printed is two changed at once."""
     changes: tuple[dict[str, str], ...] = (
         *({"pool": "1"}, {"tail": "raw"}, {"tail": "distil"}),
         *({"opening": "4"}, {"closing": "64"}, {"pool": "3"}, {"novelty": "0.25"}),
     )
+    texts = partial(Part, "longbench", rows=rows, half=TUNE)
     for known in (BY_TASK, GENERAL):
-        yield from (Part("longbench", recipe, known) for recipe in (OURS, PRINTED))
-        yield from (Part("longbench", OURS, known, knobs=change) for change in changes[:3])
-    for hay in ("essays-short", "passkey-short"):
+        yield from (texts(recipe, known) for recipe in (OURS, PRINTED))
+        yield from (texts(OURS, known, knobs=change) for change in changes[:3])
+    for keys in (partial(Part, hay, half=TUNE) for hay in ("essays-short", "passkey-short")):
         for known in BOTH:
-            yield from (Part(hay, recipe, known) for recipe in (OURS, PRINTED))
-            yield from (Part(hay, OURS, known, knobs=change) for change in changes[:3])
-    yield from (Part("longbench", OURS, knobs=change) for change in changes[3:])
+            yield from (keys(recipe, known) for recipe in (OURS, PRINTED))
+            yield from (keys(OURS, known, knobs=change) for change in changes[:3])
+    yield from (texts(OURS, knobs=change) for change in changes[3:])
 
 
 PLANS: dict[str, Callable[[], Iterator[Part]]] = {"paper": paper, "models": models, "defaults": defaults}
@@ -159,4 +169,7 @@ def chosen(args: argparse.Namespace) -> list[Part]:
     wanted = set(args.grids.split(",")) if args.grids else set(tasks(args))
     if unknown := wanted - set(tasks(args)):
         raise SystemExit(f"unknown grid '{min(unknown)}'; use {', '.join(tasks(args))}")
-    return [part for part in PLANS[args.plan]() if part.grid in wanted]
+    names = args.plan.split(",")
+    if unknown := set(names) - set(PLANS):
+        raise SystemExit(f"unknown plan '{min(unknown)}'; use {', '.join(PLANS)}")
+    return [part for name in names for part in PLANS[name]() if part.grid in wanted]

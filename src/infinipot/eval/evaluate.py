@@ -159,9 +159,9 @@ def _row(task: Task, job: Job, outcome: Outcome) -> Row:
         return {**row, "score": None, "error": outcome.error}
     score = round(task.score(outcome.prediction, job.example), DIGITS)
     told = {"score": score, "prediction": outcome.prediction, "answers": list(job.example.answers)}
+    told |= {"same_as": outcome.same_as} if outcome.same_as else {}
     counted = {"tokens_read": outcome.tokens_read, "cycles": outcome.cycles, "entries": outcome.entries}
     counted |= {"recalled": outcome.recalled} if outcome.recalled else {}
-    counted |= {"same_as": outcome.same_as} if outcome.same_as else {}
     seconds = {"read": outcome.read_seconds, "answer": outcome.answer_seconds}
     return {**row, **told, **counted, "seconds": seconds}
 

@@ -30,7 +30,7 @@ def test_every_part_makes_cells_and_has_a_place_of_its_own() -> None:
     assert {part.grid for plan in plans.PLANS.values() for part in plan()} == set(plans.tasks(args))
     for plan in plans.PLANS.values():
         assert all(part.cells.cells("chat") for part in plan())
-        places = [(part.grid, part.name) for part in plan()]
+        places = [(part.place, part.name) for part in plan()]
         assert len(set(places)) == len(places)
 
 
