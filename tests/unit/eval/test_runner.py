@@ -48,8 +48,10 @@ def run(grid: Grid, examples: list[Example], batch: int = 1) -> list[Outcome]:
     return [outcome for _, outcome in Runner(toy.engine(), batch).run(jobs)]
 
 
-def test_readers_of_a_batch_share_what_is_captured(monkeypatch: pytest.MonkeyPatch) -> None:
-    grid = replace(GRID, catalysts=("question",), options={})
+@pytest.mark.parametrize("recipe", ["infinipot", "nuc-only", "sirllm", "streaming-llm", "h2o-half"])
+def test_readers_of_a_batch_share_what_is_captured(recipe: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    step = {"step": (64,)} if recipe in ("streaming-llm", "h2o-half") else {}
+    grid = Grid((recipe,), (512,), catalysts=("question",), options=step)
     plain, real, stages = told(run(grid, EXAMPLES)), Recipe.reader, []
 
     def capturing(recipe: Recipe, *settings: Any) -> Reader:
