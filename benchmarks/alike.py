@@ -71,13 +71,14 @@ class Sharing(Workers):
 
     rows      of each of a task's parts, the first; None is all of them
     longest   letters of a text; longer ones are left out
+    grace     seconds after `until` in which rows that were begun may still end
     """
 
     def __init__(self, opened: Open) -> None:
         super().__init__(opened)
         self.known: Known | None = None
         self.rows: int | None = None
-        self.longest, self.until = inf, inf
+        self.longest, self.until, self.grace = inf, inf, 0.0
         self._prepared: dict[str, Prepared] = {}
         self._place: dict[str, int] = {}  # of each example among those of its task's part
         self._counts: dict[str, int] = {}
@@ -94,17 +95,20 @@ class Sharing(Workers):
 
     def run(self, jobs: list[Job]) -> Iterator[tuple[Job, Outcome]]:
         """Yield jobs with their outcomes, those last that others may do meanwhile."""
-        left = sorted(filter(self._taken, jobs), key=self._turn)
+        left, pace = sorted(filter(self._taken, jobs), key=self._turn), inf  # seconds a letter
         while left and time.time() < self.until:
             left = yield from self._found(left)
             group: list[Job] = []
             for _, alike in islice(groupby(left, key=attrgetter("kind")), 1):
                 group = list(islice(alike, self.runner.batch))
+            started, letters = time.time(), sum(len(job.example.text) for job in group)
+            if pace < inf and started + pace * letters > self.until + self.grace:
+                return  # would be cut off
             for job, outcome in zip(group, self.runner.several(group) if group else (), strict=True):
                 if self.known is not None:
                     self.known.put(self.key(job), job, outcome)
                 yield job, outcome
-            left = left[len(group) :]
+            left, pace = left[len(group) :], min(pace, (time.time() - started) / max(1, letters))
 
     def _found(self, jobs: Sequence[Job]) -> Generator[tuple[Job, Outcome], None, list[Job]]:
         """Yield the jobs whose outcome is known by now; return the others."""

@@ -45,7 +45,7 @@ def worker(args: argparse.Namespace, turn: Any, until: float) -> None:
     """Take one part after the other until none is left or the time is over."""
     opened = partial(open_engine, args.model, args.device, args.dtype, fused=True, weights=args.weights)
     todo, here = chosen(args), Sharing(opened)
-    here.until = until
+    here.until, here.grace = until, args.grace
     while time.time() < until:
         with turn.get_lock():
             number, turn.value = turn.value, turn.value + 1

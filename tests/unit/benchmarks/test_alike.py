@@ -5,16 +5,18 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
+import alike
 import toy_eval as toy
 from alike import Known, Sharing, places
 from infinipot.eval.evaluate import Evaluation, Workers, evaluate
 from infinipot.eval.folder import read_rows
 from infinipot.eval.grid import Grid
-from infinipot.eval.runner import Job, Runner
+from infinipot.eval.runner import Job, Outcome, Runner
 from infinipot.eval.tasks.task import Count, Example
 
 CAPACITY, SIZES = 768, (200, 430, 640, 760, 1100, 1700)
@@ -125,3 +127,19 @@ def test_no_row_is_begun_when_the_time_is_over(tmp_path: Path) -> None:
     workers = sharing(tmp_path / "known")
     workers.until = 0.0
     assert rows(tmp_path / "out", Grid(("full",)), workers) == []
+
+
+def test_no_row_is_begun_that_would_be_cut_off(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Texts of 430 and 760 letters come first, and take a second for 1,000."""
+    now = [0.0]
+
+    def slowly(_: Runner, jobs: list[Job]) -> list[Outcome]:
+        now[0] += sum(len(job.example.text) for job in jobs) / 1000
+        return [Outcome("slow") for _ in jobs]
+
+    monkeypatch.setattr(Runner, "several", slowly)
+    monkeypatch.setattr(alike, "time", SimpleNamespace(time=lambda: now[0]))
+    for grace, count in ((0.0, 1), (0.3, 2)):
+        workers, now[0] = sharing(tmp_path / f"known-{count}", batch=1), 0.0
+        workers.until, workers.grace = 1.0, grace
+        assert len(rows(tmp_path / f"out-{count}", Grid(("full",)), workers)) == count
