@@ -5,7 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import pytest
+
+import grids
+import put_away
 import tables
+from infinipot.eval.folder import read_manifest, read_rows
 from infinipot.eval.grid import Grid
 from toy_eval import kept_run
 
@@ -55,3 +60,20 @@ def test_every_place_gets_its_table_and_the_rest_stays(tmp_path: Path) -> None:
 
 def test_a_page_without_places_is_left_alone(tmp_path: Path) -> None:
     assert tables.filled("nothing is made here", tmp_path) == "nothing is made here"
+
+
+def test_packed_rows_are_put_where_the_tables_look_for_them(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    usual = Grid(("infinipot",), catalysts=("by-task",))
+    half: dict[str, Any] = {"options": {"part": "report"}}
+    for model, grid in (("qwen", "longbench"), ("qwen", "longbench-tune"), ("tiny", "essays-short")):
+        kept_run(tmp_path / "out" / model / grid, "toy", usual, TEXTS, score, **half)
+    grids.pack(tmp_path / "out", tmp_path / "rows.tar.xz")
+    put_away.main([str(tmp_path / "rows.tar.xz"), "--main", "qwen", "--results", str(tmp_path / "docs")])
+    assert "grids/longbench: 16 rows" in capsys.readouterr().out
+    for folder, name in (("qwen/longbench", "grids"), ("qwen/longbench-tune", "defaults-qwen")):
+        there = tmp_path / "docs" / name / "longbench"
+        assert read_rows(there) == read_rows(tmp_path / "out" / folder)
+        assert read_manifest(there) == read_manifest(tmp_path / "out" / folder)
+    assert len(read_rows(tmp_path / "docs/grids-tiny/essays-short")) == 16
