@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import json
 import os
+import random
 import time
 from collections.abc import Callable, Generator, Iterator, Sequence
 from dataclasses import asdict, replace
@@ -95,7 +96,7 @@ class Sharing(Workers):
 
     def run(self, jobs: list[Job]) -> Iterator[tuple[Job, Outcome]]:
         """Yield jobs with their outcomes, those last that others may do meanwhile."""
-        left, pace = sorted(filter(self._taken, jobs), key=self._turn), inf  # seconds a letter
+        left, pace = self._ordered(jobs), inf  # seconds a letter
         while left and time.time() < self.until:
             left = yield from self._found(left)
             group: list[Job] = []
@@ -127,12 +128,19 @@ class Sharing(Workers):
         place = self._place[job.example.id]
         return (self.rows is None or place < self.rows) and len(job.example.text) <= self.longest
 
+    def _ordered(self, jobs: Sequence[Job]) -> list[Job]:
+        """Return the jobs in their turn; those that all workers have, from another one on in each."""
+        found = sorted(filter(self._taken, jobs), key=self._turn)
+        own, common = ([job for job in found if self.fits(job) == fit] for fit in (False, True))
+        first = random.Random(os.getpid()).randrange(len(common) or 1)
+        return [*own, *common[first:], *common[:first]]
+
     def _turn(self, job: Job) -> tuple[object, ...]:
         """Cell by cell; what others may know later, what is answered at equal length together."""
         asks = bool(job.example.query)
         elsewhere = asks if job.cell.catalyst == BY_TASK else not asks
         size = job.example.new_tokens, len(job.example.text)
-        return job.cell.name, self.fits(job), elsewhere, job.recipe.format, *size
+        return job.cell.name, elsewhere, job.recipe.format, *size
 
     def key(self, job: Job) -> str:
         """Name what is done: the same for two jobs if and only if they compute the same answer."""

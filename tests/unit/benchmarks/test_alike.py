@@ -97,6 +97,18 @@ def test_workers_know_what_the_others_did_and_say_so_once(
     assert not any("same_as" in row for row in again)  # its own rows
 
 
+def test_workers_begin_what_all_have_at_different_places(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    grid, orders = Grid(("infinipot",), (4096,), ("general",)), set()
+    for pid in range(8):
+        monkeypatch.setattr(alike.os, "getpid", lambda pid=pid: pid)
+        found = rows(tmp_path / f"out-{pid}", grid, sharing(tmp_path / f"known-{pid}", batch=1))
+        assert len(found) == len(SIZES)
+        orders.add(found[0]["example"])
+    assert len(orders) > 2
+
+
 def test_half_a_line_of_another_worker_waits(tmp_path: Path) -> None:
     workers = sharing(tmp_path)
     rows(tmp_path / "out", Grid(("full",)), workers)
@@ -131,6 +143,7 @@ def test_no_row_is_begun_when_the_time_is_over(tmp_path: Path) -> None:
 
 def test_no_row_is_begun_that_would_be_cut_off(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Texts of 430 and 760 letters come first, and take a second for 1,000."""
+    monkeypatch.setattr(Sharing, "fits", lambda *_: False)
     now = [0.0]
 
     def slowly(_: Runner, jobs: list[Job]) -> list[Outcome]:
