@@ -13,7 +13,7 @@ from infinipot.eval.estimates import Estimate, estimate
 from infinipot.eval.folder import MANIFEST, read_manifest
 from infinipot.eval.results import KNOWN, UNKNOWN, UNUSED, Run, Section, Series, load, part, sections
 from infinipot.eval.tables import joined
-from paper.beside import difference, worded
+from paper.beside import difference, told_apart, worded
 
 GRIDS = {"longbench": "LongBench", "passkey-short": "keys in noise", "essays-short": "keys in essays"}
 OURS = "infinipot"
@@ -95,7 +95,7 @@ def _cells(grid: str, recipe: str, series: dict[str, Series]) -> tuple[str, str]
     level = _mean(one) if grid == "longbench" else _keys(one)
     if grid == "longbench" and len(one.rows) < len(ours.rows):
         level += f", {len(one.rows)} rows"
-    return level, "" if one is ours else _marked(difference(one, ours))
+    return level, "" if one is ours else marked(difference(one, ours))
 
 
 def _mean(one: Series) -> str:
@@ -110,5 +110,6 @@ def _keys(one: Series) -> str:
     return f"{right:.0f} of {count} ({', '.join(f'{sum(scores):.0f}/{len(scores)}' for scores in parts)})"
 
 
-def _marked(less: Estimate | None) -> str:
-    return f"**{worded(less)}**" if less and less.excludes_zero else worded(less)
+def marked(less: Estimate | None) -> str:
+    """Write a difference, bold where it is more than chance."""
+    return f"**{worded(less)}**" if less and told_apart(less) else worded(less)

@@ -1,7 +1,7 @@
 """Our own rows as tables of docs/results.md: pass keys, LongBench, and defaults one change at a time.
 
 Works on the folders that `grids.py` makes; yields lines of Markdown. What was not run is not there. Bold: the
-interval of a difference excludes 0.
+interval of a difference, of ten rows or more, excludes 0.
 """
 
 from __future__ import annotations
@@ -13,7 +13,8 @@ from pathlib import Path
 from infinipot.eval.estimates import FEW, Estimate, estimate, over_tasks
 from infinipot.eval.results import Series, load, part, sections
 from infinipot.eval.tables import joined, values
-from paper.beside import TAILS, difference, worded
+from paper.beside import TAILS, difference, told_apart
+from paper.models import marked
 
 Row = tuple[str, str, str]  # a label, a cell, and the cell that it is compared with; {tail} as in `TAILS`
 KNOWN, UNKNOWN = "infinipot 4096{tail} question", "infinipot 4096{tail} general"
@@ -179,7 +180,7 @@ def _told(sides: Mapping[str, Sequence[str]]) -> str:
 
 
 def _side(less: Estimate) -> str:
-    if not less.excludes_zero:
+    if not told_apart(less):
         return "level"
     return "above" if less.mean > 0 else "below"
 
@@ -244,8 +245,3 @@ def _change(grid: Cells, change: str, usual: str) -> str:
 
 def _mean(found: Estimate | None) -> str:
     return f"{100 * found.mean:.1f} ({100 * found.low:.1f} to {100 * found.high:.1f})" if found else "–"
-
-
-def marked(less: Estimate | None) -> str:
-    """Write a difference, bold where it is more than chance."""
-    return f"**{worded(less)}**" if less and less.excludes_zero else worded(less)

@@ -17,6 +17,7 @@ def test_a_difference_agrees_contradicts_or_is_not_told_apart() -> None:
     assert verdict(-4.3, Estimate(-0.05, -0.08, -0.01, 60)) == "agrees"
     assert verdict(-4.3, Estimate(0.05, 0.01, 0.08, 60)) == "contradicts"
     assert verdict(-4.3, Estimate(0.01, -0.02, 0.04, 60)) == "not told apart"
+    assert verdict(-4.3, Estimate(-1.0, -1.0, -1.0, 3)) == "not told apart"  # three rows tell nothing
     assert verdict(-4.3, None) == "not run"
 
 
@@ -46,20 +47,20 @@ def test_another_model_s_tables_keep_the_question_known_and_unknown_apart(tmp_pa
         ("infinipot", "truncate", "snapkv"),
         {"name": "toy", "file": "GGUF Q4_1", "dtype": "bfloat16"},
     )
-    keys = [(f"{length}-{n}", {"length": length}) for length in (4096, 8192) for n in range(3)]
-    asked = [(f"{task}/{n}", {"task": task}) for task in ("qasper", "qasper_e") for n in range(3)]
+    keys = [(f"{length}-{n}", {"length": length}) for length in (4096, 8192) for n in range(6)]
+    asked = [(f"{task}/{n}", {"task": task}) for task in ("qasper", "qasper_e") for n in range(6)]
     kept: Any = {"model": {**model, "weights": "sample:a", "device": "cpu", "format": "plain"}}
     kept["options"] = {"part": "report"}
     for name, rows, known in (("longbench", asked, "by-task"), ("essays-short", keys, "question")):
         kept_run(tmp_path / name, "toy", Grid(recipes, catalysts=(known, "general")), rows, score, **kept)
     told = "\n".join(other_models([tmp_path]))
-    assert "`toy`, a file of GGUF Q4_1, held and computed in bfloat16. 6 rows" in told
-    assert "half `report` (qasper 6); 0 fit the pot." in told
+    assert "`toy`, a file of GGUF Q4_1, held and computed in bfloat16. 12 rows" in told
+    assert "half `report` (qasper 12); 0 fit the pot." in told
     with_it, without = told.split("| question unknown")
-    assert "| InfiniPot | 100.0 (61.0 to 100.0) |  | 6 of 6 (3/3, 3/3) |  |" in with_it
-    less = "3 of 6 (3/3, 0/3) | **-50.0 (-83.3 to -16.7)** |"
-    assert f"| truncated to the pot | 0.0 (0.0 to 39.0) | **-100.0 (-100.0 to -100.0)** | {less}" in with_it
-    assert "| InfiniPot | 0.0 (0.0 to 39.0) |  | 3 of 6 (3/3, 0/3) |  |" in without
+    assert "| InfiniPot | 100.0 (75.8 to 100.0) |  | 12 of 12 (6/6, 6/6) |  |" in with_it
+    less = "6 of 12 (6/6, 0/6) | **-50.0 (-83.3 to -25.0)** |"
+    assert f"| truncated to the pot | 0.0 (0.0 to 24.2) | **-100.0 (-100.0 to -100.0)** | {less}" in with_it
+    assert "| InfiniPot | 0.0 (0.0 to 24.2) |  | 6 of 12 (6/6, 0/6) |  |" in without
     assert "SnapKV" in with_it
     assert "SnapKV" not in without
     assert list(other_models([])) == []
