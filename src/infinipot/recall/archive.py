@@ -169,13 +169,14 @@ class Archive:
 
     # Finding ---------------------------------------------------------------------
 
-    def matching(self, terms: Sequence[str], most: int) -> list[int]:
-        """Return the numbers of passages that share a word with the terms, the best (BM25) first."""
+    def matching(self, terms: Sequence[str], most: int) -> dict[int, float]:
+        """Return the numbers of passages that share a word with the terms, the best first, each with how well
+        it does (BM25, more is better)."""
         if self._database is None or not terms:
-            return []
+            return {}
         wanted = " OR ".join(f'"{term}"' for term in terms)
-        command = "SELECT rowid FROM words WHERE words MATCH ? AND rowid <= ? ORDER BY rank LIMIT ?"
-        return [row[0] for row in self._rows(command, wanted, self.last, most)]
+        command = "SELECT rowid, -rank FROM words WHERE words MATCH ? AND rowid <= ? ORDER BY rank LIMIT ?"
+        return dict(self._rows(command, wanted, self.last, most))
 
     def count(self, term: str, number: int | None = None) -> int:
         """Return how many passages have a word: of all, or of the one with that number."""

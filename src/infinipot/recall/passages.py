@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import asdict, dataclass
 from typing import Any
 
-LEAST, MOST = 400, 1200  # characters of a passage
+LEAST, MOST = 200, 600  # characters of a passage
 _ENDS = (
     re.compile(r"\n[ \t]*\n\s*"),  # of a paragraph
     re.compile(r"[.!?…][\"'”’»)\]]*\s+|[。！？]"),  # of a sentence

@@ -1,6 +1,6 @@
 """Which passages a question needs: the best by their words within a budget of tokens, in text order."""
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from infinipot.recall.archive import Archive
@@ -8,6 +8,8 @@ from infinipot.recall.passages import Passage
 from infinipot.recall.words import terms
 
 MOST, SEVERAL = 400, 8  # passages looked at; for the best one
+MISSES = 8  # passages that are too long for what is left of a budget, before no more are tried
+BESIDE = 0.5  # what a passage gains of its neighbours' weight: the answer often stands beside the words
 COMMON, FEW = 0.1, 3  # a word of more than this share of passages, and of more than these, says nothing alone
 _DAMPING = 60  # of reciprocal ranks, as is usual
 
@@ -26,7 +28,16 @@ def ranked(archive: Archive, queries: Sequence[str]) -> list[int]:
     """Return the numbers of passages that share words with wordings of a question, the best first."""
     most = max(FEW, COMMON * archive.last)
     telling = (words for words in map(terms, queries) if any(0 < archive.count(one) <= most for one in words))
-    return fused([archive.matching(words, MOST) for words in telling])
+    return fused([supported(archive.matching(words, MOST)) for words in telling])
+
+
+def supported(weights: Mapping[int, float]) -> list[int]:
+    """Return passages by their own weight and part of their neighbours', the best first."""
+
+    def total(number: int) -> float:
+        return weights[number] + BESIDE * (weights.get(number - 1, 0.0) + weights.get(number + 1, 0.0))
+
+    return sorted(weights, key=total, reverse=True)
 
 
 def taken(
@@ -34,6 +45,7 @@ def taken(
 ) -> list[Passage]:
     """Return the first of these passages that fit a budget of tokens, in text order, neighbours joined."""
     chosen: list[Passage] = []
+    misses = 0
     asked = {word for query in queries for word in terms(query)}
     for passage in passages:
         if asked.issuperset(terms(passage.text)):
@@ -47,8 +59,10 @@ def taken(
         elif not chosen:  # not even the best one fits: its beginning does
             text = passage.text[: len(passage.text) * budget // cost]
             return [replace(passage, end=passage.start + len(text), text=text)]
-        else:
-            break
+        else:  # a shorter one may still fit
+            misses += 1
+            if misses == MISSES:
+                break
     return joined(chosen)
 
 

@@ -70,7 +70,7 @@ def test_a_reading_that_ends_early_leaves_what_had_passed() -> None:
 
 
 def test_passages_know_about_which_token_they_begin_at() -> None:
-    archive = filled("x" * 1000, "y" * 3000)
+    archive = filled("x" * 500, "y" * 1500)
     archive.note_tokens(100, 400)
     places = [(passage.source, passage.token) for passage in archive.passages(range(1, archive.last + 1))]
     assert places == [("0.txt", 100), ("1.txt", 200), ("1.txt", 320), ("1.txt", 440)]

@@ -1,7 +1,7 @@
 """Search: the best passages within a budget, in text order, neighbours joined; none where no word tells."""
 
 from infinipot.recall.archive import Archive
-from infinipot.recall.search import fused, joined, search
+from infinipot.recall.search import fused, joined, search, supported
 
 HAY = [f"Paragraph {number} tells of boats, the sea and the harbour master's day." for number in range(200)]
 
@@ -50,10 +50,26 @@ def test_several_wordings_are_fused() -> None:
 
 def test_neighbours_of_one_source_are_joined() -> None:
     made = Archive()
-    made.add("x" * 2500, "a")
+    made.add("x" * 1300, "a")
     made.add("y", "b")
     one, two, three, other = made.passages([1, 2, 3, 4])
     assert [passage.text for passage in joined([three, one])] == [one.text, three.text]
     (whole, last) = joined([other, two, one, three])
-    assert (whole.start, whole.end, whole.text) == (0, 2500, "x" * 2500)
+    assert (whole.start, whole.end, whole.text) == (0, 1300, "x" * 1300)
     assert last == other
+
+
+def test_a_neighbour_that_fits_as_well_lifts_a_passage() -> None:
+    weights = {9: 3.0, 4: 2.0, 5: 2.5, 7: 2.0}
+    assert supported(weights) == [5, 4, 9, 7]  # 3.5, 3.25, 3, 2
+    assert supported({2: 1.0, 1: 1.0}) == [2, 1]
+    assert supported({}) == []
+
+
+def test_a_shorter_passage_takes_the_room_that_a_longer_one_leaves() -> None:
+    long = "The zebra Zorro and the zebra Zita " + "run and " * 12
+    made = archive(at150="The zebra Zorro eats zebra hay.", at90=long, at20="Zebra stripes are black.")
+    assert found(made, "Which zebra is called Zorro?", budget=12) == [
+        "Zebra stripes are black.",
+        "The zebra Zorro eats zebra hay.",
+    ]

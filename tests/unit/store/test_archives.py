@@ -100,7 +100,7 @@ def test_export_and_import_carry_the_archive(store: PotStore, tmp_path: Path, fi
     assert toy.version_with_archive(store, "copy") == 1
     archive = store.archive("copy", store.card("copy"))
     assert archive is not None
-    assert archive.matching(["version"], 5) == [1]  # the index came along
+    assert [*archive.matching(["version"], 5)] == [1]  # the index came along
 
 
 def changes(path: Path) -> Iterator[str]:
@@ -446,7 +446,7 @@ def test_an_unsaved_transaction_leaves_a_shared_archive_usable() -> None:
     assert archive.last >= last
     fork.add("A zebra.")
     assert not fork.problem
-    assert fork.matching(["zebra"], 5) == [fork.last]
+    assert [*fork.matching(["zebra"], 5)] == [fork.last]
 
 
 def test_signs_that_no_database_takes_end_the_archive_not_the_reading() -> None:
