@@ -34,7 +34,8 @@ class SentenceModel:
         from transformers import AutoModel
 
         with foreign(f"the model of sentences in {folder} cannot be loaded"), quiet():
-            self._model: Any = AutoModel.from_pretrained(folder, use_safetensors=True).to(device).eval()
+            found: Any = AutoModel.from_pretrained(folder, use_safetensors=True, dtype=torch.float32)
+            self._model = found.to(device).eval()
             self._tokenizer = Tokenizer.from_file(str(folder / "tokenizer.json"))
         self._tokenizer.enable_truncation(LONGEST)
         self._tokenizer.enable_padding()
