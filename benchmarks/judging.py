@@ -1,10 +1,12 @@
-"""Which passages to read once the model has judged them: by words, the surest, all that are nearly as sure.
+"""Which sentences to read for a question in other words: rules compared that weigh what is known of each.
 
-    python benchmarks/judging.py --sets locomo,facts --data DIR --dtype bfloat16 --out judging.jsonl
+    python benchmarks/judging.py --data DIR --out judging --texts paraphrase-tune-128k,statements-128k
 
-DATA is as for `recall.py`. Every passage of a text is judged for every question, and the pot answers from
-each choice: on the half `tune`, to choose a rule. A line of OUT is a question, with its scores and the
-seconds that judging took; the means are printed.
+DIR is as for `recall.py`; the extra `meaning` must be there. For each question of a text, sentences near in
+meaning and passages by words are judged in two ways, and the pot answers from what each rule of `RULES`
+chooses. OUT/TEXT.jsonl has a line a question: scores of all that was judged, which of it is right, whether
+each rule's answer is. A rule is chosen on `paraphrase-tune-*` and on `statements-*`, forty statements of our
+own; `paraphrase-report-*` is for tables. The same command goes on where it ended.
 """
 
 from __future__ import annotations
@@ -12,90 +14,218 @@ from __future__ import annotations
 import argparse
 import json
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from statistics import fmean
 from typing import Any
 
+import torch
+
 from infinipot import Generation, Recipe
 from infinipot.engine import Engine, open_engine
-from infinipot.eval.tasks.task import Example, half, make
+from infinipot.errors import ConfigError
+from infinipot.eval.tasks.facts import FactsTask
+from infinipot.eval.tasks.task import Example, make
 from infinipot.reading import judge, recalled
+from infinipot.recall.meaning import nearest
 from infinipot.recall.search import coverage, ranked, taken
-from recall import QA, Chosen
 
-WAYS = ("words", "s1", "m1")  # by words; the surest alone; all that are nearly as sure
+NEAR, TODAY = 48, 24  # sentences that are judged, here and by default
+WORDS = "words"  # the rule that judges nothing
+EXAMPLES = """Does the sentence answer the question, perhaps in quite other words? Yes or No.
+
+Question: Who is a baker?
+Sentence: Mr. Holm sells the loaves that come out of his oven.
+Answer: Yes
+
+Question: Who is a baker?
+Sentence: The bread was stale, and nobody cared.
+Answer: No
+
+Question: Where did the assembly take place?
+Sentence: He had been thinking of the meeting all day.
+Answer: No
+
+Question: Where did the assembly take place?
+Sentence: They all met in the barn at dusk.
+Answer: Yes
+
+Question: Which girl is fond of animals?
+Sentence: "What girl is that?" said the prince, and turned away.
+Answer: No
+
+Question: Which girl is fond of animals?
+Sentence: Tilly brings home every stray cat she meets.
+Answer: Yes
+
+Question: {question}
+Sentence: {sentence}
+Answer:"""
+LIKELIHOOD = "{sentence}\n\nThe text above says the answer to this question:"
+Signals = dict[str, list[float]]
+RULES: dict[str, Callable[[Signals], list[float]]] = {
+    "yes": lambda of: [
+        says if place < TODAY else -99.0 for says, place in zip(of["yes"], of["place"], strict=True)
+    ],
+    "yes48": lambda of: of["yes"],
+    "examples": lambda of: of["examples"],
+    "both": lambda of: _sum(of["yes"], of["examples"]),
+    "likely": lambda of: _sum(of["yes"], of["examples"], of["likely"]),
+    "near": lambda of: _sum(of["yes"], of["examples"], [12 * one for one in of["near"]]),
+    "all": lambda of: _sum(of["yes"], of["examples"], of["likely"], [12 * one for one in of["near"]]),
+}
 
 
-def task_of(name: str, args: argparse.Namespace) -> Any:
-    """The task of a set; facts know their halves themselves."""
-    facts = {"data": args.data / "facts", "hay": str(args.data / "books"), "part": args.part}
-    facts |= {"lengths": args.lengths, "planted": 12}
-    if name in ("facts", "paraphrase"):
-        return make("facts", {**facts, "facts": "squad" if name == "facts" else name}, 0)
-    if name == "locomo":
-        return Chosen(make(name, {"data": args.data / name}, 0), 0, 12)
-    return Chosen(make(name, {"data": args.data / name, "tasks": QA}, 0), args.capacity, None)
+def _sum(*signals: list[float]) -> list[float]:
+    return [sum(some) for some in zip(*signals, strict=True)]
 
 
-def rows(name: str, engine: Engine, args: argparse.Namespace) -> Iterator[dict[str, Any]]:
-    """Ask every question of a set in every way."""
-    task, encode = task_of(name, args), engine.tokenizer.encode
-    pot = engine.reader(Recipe.named(capacity=args.capacity, format=engine.format))
-    read, text = pot.fork(), None
-    for one in task.examples(lambda text: len(encode(text))):
-        if not isinstance(one, Example) or (name in ("locomo", "longbench") and half(one.id) != args.part):
-            continue
-        if one.text is not text:
-            pot.clear()
-            pot.read(one.text)
-            read, text = pot.fork(), one.text
-        archive, question = pot.archive, one.query or one.question
-        assert archive is not None
-        found, queries = ranked(archive, [question]), [question]
-        if coverage(archive, question) <= recalled.COVERED:
-            queries.append(recalled.keywords(pot, question))
+@torch.no_grad()
+def by_examples(reader: Any, question: str, texts: Sequence[str]) -> list[float]:
+    """Return how much likelier Yes is than No after examples of both."""
+    encode = reader.tokenizer.encode
+    rows = [encode(EXAMPLES.format(question=question, sentence=" ".join(text.split()))) for text in texts]
+    found: list[float] = []
+    for first in range(0, len(rows), 16):
+        found += judge._judge_rows(reader, rows[first : first + 16])
+    return found
+
+
+@torch.no_grad()
+def likelihood(reader: Any, question: str, texts: Sequence[str]) -> list[float]:
+    """Return the log likelihood of the question after each text, less the mean over all of them."""
+    model, encode, frame = reader.model, reader.tokenizer.encode, reader.dialogue_frame
+    asked, found = encode(f" {question}"), list[float]()
+    for text in texts:
+        before = [*frame.opening, *encode(LIKELIHOOD.format(sentence=" ".join(text.split())))]
+        ids = torch.tensor([[*before, *asked]], device=model.device)
+        hidden = model.forward(ids, model.new_pot(ids.shape[1], ids.shape[1] - 1, judge.ALONE))
+        said = model.logits(hidden[0, len(before) - 1 : -1]).float().log_softmax(-1)
+        found.append(float(said[range(len(asked)), asked].sum()))
+    return [one - fmean(found) for one in found]
+
+
+def questions(name: str, data: Path, count: Callable[[str], int]) -> tuple[FactsTask, list[Example]]:
+    """The questions of a text, by its name: SET-HALF-LENGTH, or statements-LENGTH."""
+    kind, *parts, length = name.split("-")
+    own = kind == "statements"
+    given = {"data": Path(__file__).parent if own else data / "facts", "hay": str(data / "books")}
+    given |= {"facts": kind, "part": "all" if own else parts[0], "lengths": length}
+    task = make("facts", {**given, "planted": 40}, 3 if own else 0)
+    assert isinstance(task, FactsTask)
+    return task, [one for one in task.examples(count) if isinstance(one, Example)]
+
+
+def rows(name: str, engine: Engine, args: argparse.Namespace, done: set[str]) -> Iterator[dict[str, Any]]:
+    """Ask the questions of a text by every rule."""
+    encode = engine.tokenizer.encode
+    task, asked = questions(name, args.data, lambda text: len(encode(text)))
+    pot = engine.reader(Recipe.named(capacity=args.capacity, format=engine.format, meaning=0))
+    if not (asked := [one for one in asked[: args.most] if one.id not in done]):
+        return
+    pot.read(asked[0].text)
+    read, planted = pot.fork(), statements(name, args.data)
+    for one in asked:
         started = time.perf_counter()
-        near = judge.judged(pot, question, found, archive.last)
-        took, scores = time.perf_counter() - started, {}
-        budget = min(pot.config.recalled, args.capacity // 2 - 3 * len(encode(question)) - recalled.AROUND)
-        for way, numbers in zip(WAYS, (ranked(archive, queries), near[:1], near), strict=True):
-            passages = taken(archive, numbers, queries, budget, lambda text: len(encode(text)))
+        some, signals = judged(pot, one.query)
+        found, telling = coverage(pot.archive, one.query)
+        row = {"text": name, "example": one.id, "s": round(time.perf_counter() - started, 2)}
+        row["doubtful"] = bool(telling) and (found <= recalled.COVERED * telling or found < recalled.TWO)
+        row["right"] = [at for at, passage in enumerate(some) if planted[one.query] in passage.text]
+        row["scores"] = {}
+        for rule, passages in choices(pot, one.query, some, signals, args.capacity // 4):
             pot.take_over(read)
-            prompt = recalled.prompt(pot, question, passages, one.question)
+            prompt = recalled.prompt(pot, one.query, passages, one.question)
             said = pot.tokenizer.decode(list(pot.generate(prompt, Generation(one.new_tokens), final=True)))
-            scores[f"pot.{way}"] = round(task.score(said.split("\n")[0] if one.one_line else said, one), 4)
+            row["scores"][rule] = task.score(said, one)
         pot.take_over(read)
-        about = {"set": name, "example": one.id, "passages": archive.last}
-        yield {**about, "judging_s": round(took, 2), "scores": scores}
+        yield row | {key: [round(value, 3) for value in values] for key, values in signals.items()}
+
+
+def choices(
+    pot: Any, question: str, some: list[Any], signals: Signals, budget: int
+) -> Iterator[tuple[str, list[Any]]]:
+    """Yield every rule with the passages it chooses."""
+    yield WORDS, recalled.passages_for(pot, question, budget)
+    for rule, weigh in RULES.items():
+        says = weigh(signals)
+        best = sorted(range(len(says)), key=says.__getitem__, reverse=True)[: judge.MOST]
+        chosen = [some[at] for at in best if says[at] >= says[best[0]] - judge.NEAR]
+        yield rule, taken(chosen, [question], budget, lambda text: len(pot.tokenizer.encode(text)))
+
+
+def statements(name: str, data: Path) -> dict[str, str]:
+    """The statement that answers each question."""
+    own = name.startswith("statements")
+    file = Path(__file__).parent / "statements.jsonl" if own else data / "facts" / "paraphrase.jsonl"
+    read = [json.loads(line) for line in file.open(encoding="utf-8")]
+    return {one["question"]: one["statement"] for one in read}
+
+
+def judged(pot: Any, question: str) -> tuple[list[Any], Signals]:
+    """Return what may be read for a question, sentences and four passages by words, and its signals."""
+    guess = recalled.said(pot, recalled.LIKELY, question, recalled.SEVERAL)
+    asked, embedder = [question, guess, f"{question} {guess}"], pot.model.meaning
+    near = nearest(pot.archive, embedder, asked, NEAR)
+    words = [*pot.archive.passages(ranked(pot.archive, [question])[: judge.MOST])]
+    texts = [passage.text.strip() for passage in (*near, *words)]
+    vectors = embedder.vectors([*asked, *texts]).astype("float32")
+    signals = {
+        "place": [*map(float, range(len(near))), *[0.0] * len(words)],
+        "near": [float(one) for one in vectors[len(asked) :] @ vectors[: len(asked)].mean(0)],
+        "yes": judge.judge(pot, question, texts),
+        "examples": by_examples(pot, question, texts),
+        "likely": likelihood(pot, question, texts),
+    }
+    return [*near, *words], signals
+
+
+def measure(name: str, engine: Engine, args: argparse.Namespace) -> None:
+    """Measure one text, from where an earlier run ended, as long as there is time."""
+    if engine.model.meaning is None:  # type: ignore[attr-defined]  # of a model in memory
+        raise ConfigError("the extra `meaning` is not installed")
+    args.out.mkdir(parents=True, exist_ok=True)
+    file = args.out / f"{name}.jsonl"
+    before = [json.loads(line) for line in file.open(encoding="utf-8")] if file.exists() else []
+    with file.open("a", encoding="utf-8") as out:
+        for row in rows(name, engine, args, {row["example"] for row in before}):
+            out.write(json.dumps(row) + "\n")
+            out.flush()
+            if time.monotonic() > args.ends:
+                return
+
+
+def table(folder: Path) -> str:
+    """How many questions of each text each rule answers, and for how many the right sentence was there."""
+    lines = []
+    for file in sorted(folder.glob("*.jsonl")):
+        found = [json.loads(line) for line in file.open(encoding="utf-8")]
+        scores = " ".join(
+            f"{rule} {sum(one['scores'][rule] for one in found):.0f}" for rule in (WORDS, *RULES)
+        )
+        there = sum(bool(one["right"]) for one in found)
+        lines.append(f"{file.stem:24} {len(found):3} questions, found {there}: {scores}")
+    return "\n".join(lines)
 
 
 def main() -> None:
-    """Measure, and print the means."""
+    """Measure, and print how many answers are right by each rule."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     parser.add_argument("--model", default="qwen2.5-coder-1.5b")
     parser.add_argument("--device", default="auto")
     parser.add_argument("--dtype", default="auto")
     parser.add_argument("--data", type=Path, required=True)
-    parser.add_argument("--sets", default="locomo,longbench,facts,paraphrase")
-    parser.add_argument("--part", choices=("tune", "report"), default="tune")
+    parser.add_argument("--texts", default="paraphrase-tune-16k,paraphrase-tune-128k,statements-128k")
     parser.add_argument("--capacity", type=int, default=4096)
-    parser.add_argument("--lengths", default="16k,128k", help="of texts that facts are planted in")
-    parser.add_argument("--most", type=int, help="questions of a set")
+    parser.add_argument("--most", type=int, help="questions of a text")
+    parser.add_argument("--minutes", type=float, default=9)
     parser.add_argument("--out", type=Path, required=True)
     args = parser.parse_args()
+    args.ends = time.monotonic() + 60 * args.minutes
     engine = open_engine(args.model, args.device, args.dtype)
-    with args.out.open("w", encoding="utf-8") as file:
-        for name in args.sets.split(","):
-            done = []
-            for row in rows(name, engine, args):
-                file.write(json.dumps(row) + "\n")
-                file.flush()
-                done.append(row["scores"])
-                if args.most and len(done) >= args.most:
-                    break
-            means = {way: round(100 * fmean(one[f"pot.{way}"] for one in done), 1) for way in WAYS}
-            print(name, len(done), "questions", means, flush=True)
+    for name in args.texts.split(","):
+        measure(name, engine, args)
+    print(table(args.out))
 
 
 if __name__ == "__main__":
