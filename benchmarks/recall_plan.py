@@ -45,9 +45,9 @@ Step = Callable[[Engine, argparse.Namespace], Any]
 def steps(args: argparse.Namespace) -> dict[str, Step]:
     """Everything that is measured, by name, the most wanted first."""
     found: dict[str, Step] = {f"judging-{name}": _judging(name) for name in TEXTS}
+    found["resident"] = _resident
     for part in parts(args):
         found[part.name] = _part(part)
-    found["resident"] = _resident
     return {name: step for name, step in found.items() if any(one in name for one in args.only.split(","))}
 
 
@@ -70,22 +70,22 @@ def parts(args: argparse.Namespace) -> Iterator[Part]:
                 yield replace(task, name=named, cells=cells, half=part, aside=aside)
 
     yield Part("facts-1m", "facts", {**facts, "lengths": "1m", **many}, (*PASSAGES, *POT))
+    yield Part("essays-1m", "needle", {**needles, "lengths": "1m"}, POT)
     yield from both("passages", PASSAGES)
     yield from both("eighth", POT)
     yield from both("sure", POT, "sure")
-    yield Part("essays", "needle", {**needles, "lengths": "4k,16k,64k,128k"}, POT)
-    yield Part("essays-1m", "needle", {**needles, "lengths": "1m"}, POT)
-    yield from both("own", POT, "own")
     yield replace(qa, name="longbench-report-known", half=REPORT, cells=(("infinipot", "0", "", "question"),))
+    yield Part("again-1m", "facts", {**facts, "lengths": "1m", **few}, (("infinipot", "all"),))
+    yield Part("essays", "needle", {**needles, "lengths": "4k,16k,64k,128k"}, POT)
+    yield from both("passages-judged", JUDGED_PASSAGES)
+    yield from both("sure-judged", JUDGED, "sure")
     yield Part("facts-128k", "facts", {**facts, "lengths": "128k", **many}, (*PASSAGES, *POT))
     yield Part("facts-16k", "facts", {**facts, "lengths": "16k", "texts": 5}, (*PASSAGES, *POT))
-    yield from both("judged", JUDGED)
-    yield from both("passages-judged", JUDGED_PASSAGES)
+    yield from both("own", POT, "own")
     yield from both("old-passages", PASSAGES, OLD, (TUNE,))
     yield from both("2k", MORE, "", (TUNE,))
+    yield from both("judged", JUDGED, "", (TUNE,))
     yield from both("old", POT, OLD, (TUNE,))
-    yield Part("again-1m", "facts", {**facts, "lengths": "1m", **few}, (("infinipot", "all"),))
-    yield from both("pure", (("infinipot", "0"),), "", (REPORT,))
 
 
 OLD = "old"  # not of `recall.ASIDES`: passages as they were cut and chosen before
