@@ -383,12 +383,13 @@ def used() -> dict[str, int]:
 def resident(engine: Engine, args: argparse.Namespace) -> dict[str, Any]:
     """Return the most memory seen while texts of 10K and of 1M tokens are read and asked about, archived.
 
-    The texts are files, read in pieces. A short one comes first: what a process needs once is there then.
+    By words alone. The texts are files, read in pieces. A short one comes first: what a process needs once is
+    there then.
     """
     found: dict[str, Any] = {}
     with tempfile.TemporaryDirectory() as folder:
         for name, tokens in (("warm", 10_000), ("10k", 10_000), ("1m", args.most)):
-            reader = engine.reader(Recipe.named(capacity=args.capacity, format=engine.format))
+            reader = engine.reader(Recipe.named(capacity=args.capacity, format=engine.format, meaning=0))
             with (
                 watched() as seen,
                 _book(args, Path(folder) / "book", 4 * tokens).open(encoding="utf-8") as text,
