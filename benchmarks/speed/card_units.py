@@ -112,9 +112,7 @@ def products(table: Table, device: torch.device, shapes: dict[str, tuple[int, in
         with _set(units, ON=False):
             table.add(what, "as it was", run, size, len(copies), right)
         for tile in TILES:
-            warps, tiles, at_once, most = tile
-            told = {"WARPS": warps, "TILES": tiles, "AT_ONCE": at_once, "REGISTERS": most, "SMALL": tile}
-            with _set(unit_product_kernels, **told):
+            with _set(unit_product_kernels, FORM=tile):
                 table.add(what, tile, run, size, len(copies), right)
 
 

@@ -10,7 +10,7 @@ import triton.language as tl
 from torch import Tensor
 
 PIECE = 256  # slots one program of the decoding kernel reads, at most
-LEAST_PIECE, PROGRAMS = 64, 512  # and at least; programs wanted, to keep a large chip busy with one pot
+LEAST_PIECE, PROGRAMS = 64, 128  # and at least; programs wanted, to keep a large chip busy with one pot
 ROWS = 16  # query heads that share a KV head, padded to what the matrix units take
 HALF = {torch.bfloat16: tl.bfloat16, torch.float16: tl.float16}
 DIMS = (64, 128, 256)

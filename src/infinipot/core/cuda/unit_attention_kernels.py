@@ -19,7 +19,7 @@ from infinipot.core.cuda.attention_kernels import piece_of
 DIM = 128  # of a head, that the layouts below are made for
 BLOCK = 64  # slots that share one turned query
 ROWS = 8  # query heads that share a KV head, at most
-PIECE, PROGRAMS, REGISTERS = 512, 4096, None  # slots of one program at most; programs wanted; all registers
+PIECE, PROGRAMS, REGISTERS = 1024, 2048, None  # slots of one program at most; programs wanted; all registers
 LARGEST = gl.constexpr(127.0)
 LEAST = gl.constexpr(1.1754943508222875e-38)  # the least normal float32: no division by zero
 LOG2E = gl.constexpr(1.4426950408889634)

@@ -16,9 +16,9 @@ from triton.experimental import gluon
 from triton.experimental.gluon import language as gl
 from triton.experimental.gluon.language.nvidia.ampere import mma_v2
 
-WARPS, TILES, AT_ONCE, REGISTERS = 4, 2, 1, None  # of a program: tiles of 16 columns, chunks read at a time
-SMALL = (8, 1, 1, None)  # the same where a weight has few rows
-FEW_ROWS = 8192
+Form = tuple[int, int, int, int | None]  # warps of a program, tiles of 16 columns, chunks at a time, registers
+MANY_COLUMNS, MANY_GROUPS, ONE_WAVE = 16384, 128, 4096
+FORM: Form | None = None  # this one for every weight, for comparison
 WIDEST = 128  # pairs of bytes of a row that a warp multiplies at once
 
 
@@ -137,6 +137,15 @@ def _one_token(
         gl.store(out + to, found.to(out.dtype.element_ty), mask=to < columns)
 
 
+def form_of(columns: int, groups: int, four: bool) -> Form:
+    """Return what was fastest on an H200: few columns want all of their bytes on the way at once."""
+    if columns >= MANY_COLUMNS:
+        return (4, 4, 1, None) if four else (2, 2, 2, None)
+    if groups > MANY_GROUPS:
+        return 8, 1, 1, 128
+    return (4, 1, 2, None) if columns <= ONE_WAVE else (4, 1, 1, 128)
+
+
 def knows(x: Tensor, data: Tensor) -> bool:
     """Say whether this kernel multiplies these exactly: 16 times an x in float16 might be too large."""
     return data.dtype == torch.uint8 or x.dtype == torch.bfloat16
@@ -146,7 +155,7 @@ def one_token(x: Tensor, data: Tensor, scale: Tensor, least: Tensor | None, grou
     """x [1, K] times a grouped weight [N, K]. Oracle: `Grouped.unpacked` and a product."""
     columns, four = data.shape[1], data.dtype == torch.uint8
     pairs = group // 4 if four else group // 2
-    warps, tiles, at_once, most = SMALL if columns < FEW_ROWS else (WARPS, TILES, AT_ONCE, REGISTERS)
+    warps, tiles, at_once, most = FORM or form_of(columns, x.shape[1] // group, four)
     out = torch.empty(1, columns, dtype=x.dtype, device=x.device)
     limit: dict[str, Any] = {} if most is None else {"maxnreg": most}
     _one_token[(triton.cdiv(columns, 16 * tiles),)](
