@@ -19,7 +19,6 @@ from infinipot.core.cuda import (
     kernels,
     unit_attention_kernels,
     unit_product_kernels,
-    units,
 )
 from infinipot.core.rope import Rotation
 from infinipot.core.rounded_layer import RoundedLayer
@@ -28,21 +27,36 @@ from speed.card_kernels import drawn, held
 
 Found = dict[str, Any]
 SHAPES = {
-    "qkv": (6144, 4096, 4),
-    "o": (4096, 4096, 4),
     "gate and up": (28672, 4096, 4),
     "down": (4096, 14336, 4),
+    "qkv": (6144, 4096, 4),
+    "o": (4096, 4096, 4),
     "head": (128256, 4096, 8),
 }
 """Rows, columns and bits of an 8B shape's weights."""
-TILES = (
-    (4, 2, 1, None), (4, 1, 2, None), (8, 1, 1, 128), (8, 2, 1, None), (4, 2, 1, 128), (4, 1, 1, 128),
-    (8, 1, 1, None), (4, 4, 1, None), (2, 2, 2, None),
+WIDE = (
+    (4, 2, True, 168, 64), (4, 4, False, None, 128), (4, 4, True, None, 64), (2, 4, True, None, 64),
+    (4, 4, False, 168, 64), (2, 2, True, 168, 64), (8, 2, True, 168, 64), (2, 4, False, None, 128),
 )  # fmt: skip
-"""Warps of a program, tiles of 16 rows, chunks at a time, registers at most."""
-PIECES = ((512, None), (512, 168), (512, 128), (256, None), (1024, None), (1024, 168))
-PIECES_ALONE = ((64, None), (128, None))
-"""Slots of a program that attends to 8 bits, registers at most; the same for one pot."""
+FORMS = {
+    "gate and up": WIDE,
+    "down": (
+        (8, 1, True, 128, 64), (8, 1, False, 128, 128), (4, 1, True, None, 64), (8, 1, True, 128, 128),
+        (8, 2, True, 168, 64), (4, 1, True, 168, 128),
+    ),
+    "qkv": (
+        (4, 1, True, None, 64), (4, 1, False, 128, 128), (4, 1, True, 128, 128), (8, 1, True, 128, 64),
+        (4, 2, True, 168, 64), (2, 1, True, 128, 64),
+    ),
+    "o": (
+        (4, 1, True, None, 64), (4, 1, True, 168, 128), (8, 1, False, 128, 128), (8, 1, True, 128, 64),
+    ),
+    "head": ((2, 2, True, None, 128), (2, 2, True, 168, 64), (4, 1, True, 128, 64), (4, 2, True, 168, 64)),
+}  # fmt: skip
+"""Warps of a program, tiles of 16 rows, whether it reads ahead, registers at most, pairs of bytes at once."""
+PIECES = ((1024, None, True), (1024, 168, True), (512, None, True), (1024, None, False), (2048, None, True))
+PIECES_ALONE = ((64, None, True), (64, None, False))
+"""Slots of a program that attends to 8 bits, registers at most, whether it reads ahead; same for one pot."""
 BEYOND_CACHE = 250e6  # bytes that a graph goes through at least
 
 
@@ -109,11 +123,9 @@ def products(table: Table, device: torch.device, shapes: dict[str, tuple[int, in
         def right(one: Grouped = one, wanted: torch.Tensor = wanted, multiply: Any = multiply) -> Any:
             return _apart(multiply(one), wanted)
 
-        with _set(units, ON=False):
-            table.add(what, "as it was", run, size, len(copies), right)
-        for tile in TILES:
-            with _set(unit_product_kernels, FORM=tile):
-                table.add(what, tile, run, size, len(copies), right)
+        for form in FORMS.get(name, WIDE):
+            with _set(unit_product_kernels, FORM=form):
+                table.add(what, form, run, size, len(copies), right)
 
 
 def attention(
@@ -154,11 +166,9 @@ def attention(
             attend(at)
 
     what = f"{pots} pots of 8 bits"
-    with _set(units, ON=False):
-        table.add(what, "as it was", run, size, len(eight), right)
-    for piece, most in PIECES if pots > 1 else PIECES_ALONE:
-        with _set(unit_attention_kernels, PIECE=piece, PROGRAMS=1, REGISTERS=most):
-            table.add(what, (piece, most), run, size, len(eight), right)
+    for piece, most, ahead in PIECES if pots > 1 else PIECES_ALONE:
+        with _set(unit_attention_kernels, PIECE=piece, PROGRAMS=1, REGISTERS=most, AHEAD=ahead):
+            table.add(what, (piece, most, ahead), run, size, len(eight), right)
     if pots > 1:
         return
     where = [[torch.tensor([x.data_ptr()], device=device) for x in pair] for pair in wide]
@@ -173,7 +183,7 @@ def attention(
         found = attend_wide(where[0])
         return _apart(found, attend_fixed(query.double(), *(x.double() for x in seen), dim**-0.5, length))
 
-    for programs in (128, 256, 512, 1024):
+    for programs in (64, 128):
         with _set(attention_kernels, PROGRAMS=programs):
             table.add(
                 "1 pot of 16 bits", programs, lambda: [attend_wide(at) for at in where],
@@ -181,16 +191,18 @@ def attention(
             )  # fmt: skip
 
 
-def copy(table: Table, device: torch.device) -> None:
+def memory(table: Table, device: torch.device) -> None:
     """What the card's memory can do."""
     source = torch.empty(2, 2**28, dtype=torch.float32, device=device)
-    table.add("copy", "read and written", lambda: source[0].copy_(source[1]), source.nbytes, 1, lambda: 0.0)
+    copy = source[0].copy_
+    table.add("memory", "read and written", lambda: copy(source[1]), source.nbytes, 1, lambda: 0.0)
+    table.add("memory", "read", source.amax, source.nbytes, 1, lambda: 0.0)
 
 
-def forms(device: torch.device, seconds: float = 100.0) -> Found:
+def forms(device: torch.device, seconds: float = 60.0) -> Found:
     """Everything, within so many seconds."""
     table = Table(seconds)
-    copy(table, device)
+    memory(table, device)
     attention(table, device, 64)
     products(table, device)
     attention(table, device, 1)

@@ -12,13 +12,14 @@ from torch import Tensor
 from torch.utils.weak import WeakIdKeyDictionary
 from triton.experimental import gluon
 from triton.experimental.gluon import language as gl
-from triton.experimental.gluon.language.nvidia.ampere import mma_v2
+from triton.experimental.gluon.language.nvidia.ampere import async_copy, mma_v2
 
 from infinipot.core.cuda.attention_kernels import piece_of
 
 DIM = 128  # of a head, that the layouts below are made for
 BLOCK = 64  # slots that share one turned query
 ROWS = 8  # query heads that share a KV head, at most
+AHEAD = True  # the next keys and values are on their way, into shared memory, while these are worked on
 PIECE, PROGRAMS, REGISTERS = 1024, 2048, None  # slots of one program at most; programs wanted; all registers
 LARGEST = gl.constexpr(127.0)
 LEAST = gl.constexpr(1.1754943508222875e-38)  # the least normal float32: no division by zero
@@ -38,16 +39,16 @@ mul.rn.f16x2 m, t, $9; neg.f16x2 m, m; fma.rn.f16x2 $1, r, $7, m;
 mul.rn.f16x2 m, p, $8; fma.rn.f16x2 $2, q, $6, m;
 mul.rn.f16x2 m, r, $9; fma.rn.f16x2 $3, t, $7, m;
 }""")
-# Four values of two slots, a pair of slots to a register: the first two dimensions, and the last two.
+# Four values of two slots, 1152 + x, a pair of slots to a register: the first two dimensions, and the last.
 PAIRS = gl.constexpr("""{
 .reg .b32 p, q, r, t, z;
 mov.b32 z, 0x64806480;
 prmt.b32 p, $4, $5, 0x0400; prmt.b32 q, $4, $5, 0x0501;
 prmt.b32 r, $4, $5, 0x0602; prmt.b32 t, $4, $5, 0x0703;
-lop3.b32 p, p, 0x00FF00FF, z, 0x6A; lop3.b32 q, q, 0x00FF00FF, z, 0x6A;
-lop3.b32 r, r, 0x00FF00FF, z, 0x6A; lop3.b32 t, t, 0x00FF00FF, z, 0x6A;
-sub.rn.f16x2 $0, p, z; sub.rn.f16x2 $1, q, z; sub.rn.f16x2 $2, r, z; sub.rn.f16x2 $3, t, z;
+lop3.b32 $0, p, 0x00FF00FF, z, 0x6A; lop3.b32 $1, q, 0x00FF00FF, z, 0x6A;
+lop3.b32 $2, r, 0x00FF00FF, z, 0x6A; lop3.b32 $3, t, 0x00FF00FF, z, 0x6A;
 }""")
+RAISED = gl.constexpr(1152.0)
 
 
 @gluon.constexpr_function
@@ -56,6 +57,14 @@ def _keys_layout(rows: int) -> gl.DistributedLinearLayout:
     registers = [[0, 1], [0, 2], [0, 4], [0, 8]] + ([[8, 0]] if rows == 16 else [])
     lanes = [[0, 16], [0, 32], [1, 0], [2, 0], [4, 0]]
     return gl.DistributedLinearLayout(registers, lanes, [], [], [rows, 64])
+
+
+@gluon.constexpr_function
+def _angles_layout() -> gl.DistributedLinearLayout:
+    """[1024]: eight a lane at a time."""
+    return gl.DistributedLinearLayout(
+        [[1], [2], [4], [256], [512]], [[8], [16], [32], [64], [128]], [], [], [1024]
+    )
 
 
 @gluon.constexpr_function
@@ -68,22 +77,28 @@ def _values_layout() -> gl.DistributedLinearLayout:
 
 @gluon.jit
 def _queries(x, of: gl.constexpr):
-    """[8, 64] as the first operand [16, 64] of a product, half of it zero; columns in the units' order."""
-    x = x.to(gl.float16).reshape([8, 4, 4, 2, 2]).permute(0, 2, 3, 1, 4).reshape([8, 64])
-    x = gl.join(x, gl.zeros_like(x)).permute(2, 0, 1).reshape([16, 64])
+    """[8, 64] as the second operand [64, 8] of a product, rows in the units' order."""
+    x = x.to(gl.float16).reshape([8, 4, 4, 2, 2]).permute(2, 3, 1, 4, 0).reshape([64, 8])
     return gl.convert_layout(x, of, assert_trivial=True)
 
 
 @gluon.jit
 def _keys(x, of: gl.constexpr):
-    """[16, 64] as the second operand [64, 16], rows in the order of `_queries`' columns."""
-    x = x.reshape([16, 4, 4, 2, 2]).permute(2, 3, 1, 4, 0).reshape([64, 16])
+    """[16, 64] as the first operand, columns in the order of `_queries`' rows."""
+    x = x.reshape([16, 4, 4, 2, 2]).permute(0, 2, 3, 1, 4).reshape([16, 64])
+    return gl.convert_layout(x, of, assert_trivial=True)
+
+
+@gluon.jit
+def _angles(x, of: gl.constexpr):
+    """[1024] as `_near` orders them for the units, as [16, 64]."""
+    x = x.reshape([4, 8, 4, 2, 2, 2]).permute(4, 1, 2, 0, 3, 5).reshape([16, 64])
     return gl.convert_layout(x, of, assert_trivial=True)
 
 
 @gluon.jit
 def _values(x, of: gl.constexpr):
-    """8 bits [16, 128] as the first operand [128, 16]; row r is dimension 16 (r % 8) + r // 8."""
+    """8 bits [16, 128], raised, as the first operand [128, 16]; row r is dimension 16 (r % 8) + r // 8."""
     even, odd = gl.split(x.reshape([8, 2, 128]).permute(0, 2, 1))
     first, last = gl.inline_asm_elementwise(
         PAIRS, "=r,=r,=r,=r,r,r", [even, odd], dtype=(gl.float16, gl.float16), is_pure=True, pack=4
@@ -93,10 +108,23 @@ def _values(x, of: gl.constexpr):
 
 
 @gluon.jit
-def _first_rows(x):
-    """The first 8 of 16 rows."""
-    first, _ = gl.split(x.reshape([2, 8, 16]).permute(1, 2, 0))
-    return first
+def _copy(into, at, wanted, WIDTH: gl.constexpr):
+    """Send four parts of 16 slots on their way, if wanted, each in so many pieces of a row."""
+    if wanted:
+        for part in gl.static_range(4):
+            for piece in gl.static_range(WIDTH):
+                to = into.index(part * WIDTH + piece)
+                async_copy.async_copy_global_to_shared(to, at + part * 16 * 128 + piece * 64)
+    async_copy.commit_group()
+
+
+@gluon.jit
+def _shares(x, of: gl.constexpr):
+    """Sums of a product [16, 8] as the second operand of another: lanes' rows become their columns."""
+    x = gl.inline_asm_elementwise(
+        "movmatrix.sync.aligned.m8n8.trans.b16 $0, $1;", "=r,r", [x], dtype=gl.float16, is_pure=True, pack=2
+    )
+    return gl.convert_layout(x.reshape([2, 8, 8]).permute(0, 2, 1).reshape([16, 8]), of, assert_trivial=True)
 
 
 @gluon.jit
@@ -141,7 +169,7 @@ def _fresh(
 def _unit_pieces(
     queries, fresh_keys, fresh_values, keys_at, values_at, key_scale_at, value_scale_at, offset_at,
     cos, sin, near_cos, near_sin, length, sums, tops, totals, scale, slots, pieces,
-    H: gl.constexpr, G: gl.constexpr, P: gl.constexpr,
+    H: gl.constexpr, G: gl.constexpr, P: gl.constexpr, AHEAD: gl.constexpr,
 ):  # fmt: skip
     """One head's piece of values weighted by exp(logit - top), with both; the last piece is the new entry.
 
@@ -177,73 +205,104 @@ def _unit_pieces(
         return
     slot_k = gl.arange(0, 16, gl.SliceLayout(1, SIXTEEN))[:, None]
     half_k = gl.arange(0, 64, gl.SliceLayout(0, SIXTEEN))[None, :]
+    angle = gl.arange(0, 1024, _angles_layout())
     slot_v = gl.arange(0, 16, gl.SliceLayout(1, VALUES))[:, None]
     column_v = gl.arange(0, 128, gl.SliceLayout(0, VALUES))[None, :]
-    zero = gl.zeros([16, 16], gl.float32, MMA)
-    LOGITS: gl.constexpr = _first_rows(zero).type.layout
-    slot = gl.arange(0, 16, gl.SliceLayout(0, LOGITS))
-    top = gl.full([8], float("-inf"), gl.float32, gl.SliceLayout(1, LOGITS))
-    total = gl.zeros([8], gl.float32, gl.SliceLayout(1, LOGITS))
-    out = gl.zeros([128, 8], gl.float32, MMA)
+    zero = gl.zeros([16, 8], gl.float32, MMA)
+    slot = gl.arange(0, 16, gl.SliceLayout(1, MMA))
+    top = gl.full([8], float("-inf"), gl.float32, gl.SliceLayout(0, MMA))
+    total = gl.zeros([8], gl.float32, gl.SliceLayout(0, MMA))
+    out, raised = gl.zeros([128, 8], gl.float32, MMA), zero
     end = gl.minimum(gl.minimum((piece + 1) * P, filled), slots)
+    from_keys, from_values = keys + slot_k * 128 + half_k, values + slot_v * 128 + column_v
+    if AHEAD:
+        PLAIN: gl.constexpr = gl.SwizzledSharedLayout(1, 1, 1, [1, 0])
+        MIXED: gl.constexpr = gl.SwizzledSharedLayout(16, 1, 8, [1, 0])  # rows begin in different banks
+        near_keys = gl.allocate_shared_memory(gl.int8, [8, 16, 64], PLAIN)
+        near_values = gl.allocate_shared_memory(gl.int8, [4, 16, 128], MIXED)
+        soon = gl.minimum(piece * P, slots - 64).to(gl.int64) * 128
+        _copy(near_keys, from_keys + soon, piece * P < end, 2)
+        _copy(near_values, from_values + soon, piece * P < end, 1)
     for unseen in range(piece * P, end, 64):
         start = gl.minimum(unseen, slots - 64)
+        later = gl.minimum(unseen + 64, slots - 64).to(gl.int64) * 128
         far_c, far_s = gl.load(cos + start * 64 + half)[None, :], gl.load(sin + start * 64 + half)[None, :]
         a = gl.load(asks, mask=known, other=0.0).to(gl.float32) * (scale * LOG2E)
         b = gl.load(asks + 64, mask=known, other=0.0).to(gl.float32) * (scale * LOG2E)
         a, b = a * far_c + b * far_s, b * far_c - a * far_s
-        query_a, query_b = _queries(a, FIRST), _queries(b, FIRST)
+        query_a, query_b = _queries(a, SECOND), _queries(b, SECOND)
         low, high = gl.load(offset + half)[None, :], gl.load(offset + 64 + half)[None, :]
-        common_c, common_s = _queries(a * low + b * high, FIRST), _queries(b * low - a * high, FIRST)
+        common_c, common_s = _queries(a * low + b * high, SECOND), _queries(b * low - a * high, SECOND)
         logits = ()
-        best = gl.full([8, 16], float("-inf"), gl.float32, LOGITS)
+        best = gl.full([16, 8], float("-inf"), gl.float32, MMA)
+        if AHEAD:
+            async_copy.wait_group(1)
         for part in gl.static_range(4):
             place = start + 16 * part
-            at = keys + place.to(gl.int64) * 128 + slot_k * 128 + half_k
-            near = (16 * part + slot_k) * 64 + half_k
-            c, s = gl.load(near_cos + near), gl.load(near_sin + near)
+            if AHEAD:
+                held_a = near_keys.index(2 * part).load(SIXTEEN)
+                held_b = near_keys.index(2 * part + 1).load(SIXTEEN)
+            else:
+                held_a = gl.load(from_keys + place.to(gl.int64) * 128)
+                held_b = gl.load(from_keys + place.to(gl.int64) * 128 + 64)
+            near = 1024 * part + angle
+            c, s = _angles(gl.load(near_cos + near), SIXTEEN), _angles(gl.load(near_sin + near), SIXTEEN)
             turned_a, turned_b = gl.inline_asm_elementwise(
-                TURN, "=r,=r,=r,=r,r,r,r,r,r,r", [gl.load(at), gl.load(at + 64), c, s],
+                TURN, "=r,=r,=r,=r,r,r,r,r,r,r", [held_a, held_b, c, s],
                 dtype=(gl.float16, gl.float16), is_pure=True, pack=4,
             )  # fmt: skip
-            found = mma_v2(query_a, _keys(turned_a, SECOND), zero)
-            found = _first_rows(mma_v2(query_b, _keys(turned_b, SECOND), found))
-            common = mma_v2(common_c, _keys(c, SECOND), zero)
-            common = _first_rows(mma_v2(common_s, _keys(s, SECOND), common))
+            found = mma_v2(_keys(turned_b, FIRST), query_b, mma_v2(_keys(turned_a, FIRST), query_a, zero))
+            common = mma_v2(_keys(s, FIRST), common_s, mma_v2(_keys(c, FIRST), common_c, zero))
             here = place + slot
-            seen = ((here >= unseen) & (here < end))[None, :]
-            found = gl.where(seen, found * gl.load(key_scale + here)[None, :] + common, float("-inf"))
+            seen = ((here >= unseen) & (here < end))[:, None]
+            found = gl.where(seen, found * gl.load(key_scale + here)[:, None] + common, float("-inf"))
             logits = logits + (found,)  # type: ignore[assignment]  # noqa: RUF005
             best = gl.maximum(best, found)
-        higher = gl.maximum(top, gl.max(best, 1))
+        if AHEAD:
+            _copy(near_keys, from_keys + later, unseen + 64 < end, 2)
+            async_copy.wait_group(1)
+        higher = gl.maximum(top, gl.max(best, 0))
         fade = gl.exp2(top - higher)
-        out = out * gl.convert_layout(fade, gl.SliceLayout(0, MMA))[None, :]
-        both = gl.zeros([8, 16], gl.float32, LOGITS)
+        out = out * fade[None, :]
+        both, raised = gl.zeros([16, 8], gl.float32, MMA), raised * fade[None, :]
         for part in gl.static_range(4):
             place = start + 16 * part
-            held = gl.load(values + place.to(gl.int64) * 128 + slot_v * 128 + column_v)
+            if AHEAD:
+                held = near_values.index(part).load(VALUES)
+            else:
+                held = gl.load(from_values + place.to(gl.int64) * 128)
             size = gl.load(value_scale + place + slot, mask=place + slot < end, other=0.0) * LIFT
-            share = gl.exp2(logits[part] - higher[:, None])
+            share = gl.exp2(logits[part] - higher[None, :])
             both += share
-            share = (share * size[None, :]).to(gl.float16).permute(1, 0)
-            out = mma_v2(_values(held, FIRST), gl.convert_layout(share, SECOND, assert_trivial=True), out)
-        total = total * fade + gl.sum(both, 1)
+            share = (share * size[:, None]).to(gl.float16)
+            raised += share.to(gl.float32)
+            out = mma_v2(_values(held, FIRST), _shares(share, SECOND), out)
+        if AHEAD:
+            _copy(near_values, from_values + later, unseen + 64 < end, 1)
+        total = total * fade + gl.sum(both, 0)
         top = higher
+    if AHEAD:
+        async_copy.wait_group(0)
     row_o = gl.arange(0, 128, gl.SliceLayout(1, MMA))[:, None]
     member_o = gl.arange(0, 8, gl.SliceLayout(0, MMA))[None, :]
     to = sums + (kept + member_o) * 128 + (row_o % 8) * 16 + row_o // 8
-    gl.store(to, out * (1.0 / LIFT), mask=(member_o < G) & (row_o >= 0))
-    its_member = gl.arange(0, 8, gl.SliceLayout(1, LOGITS))
+    out = (out - RAISED * gl.sum(raised, 0)[None, :]) * (1.0 / LIFT)
+    gl.store(to, out, mask=(member_o < G) & (row_o >= 0))
+    its_member = gl.arange(0, 8, gl.SliceLayout(0, MMA))
     gl.store(tops + kept + its_member, top * (1.0 / LOG2E))
     gl.store(totals + kept + its_member, total)
 
 
-_NEAR = WeakIdKeyDictionary()  # the first rows of angles in float16, by the table of cosines
+_NEAR = WeakIdKeyDictionary()  # the first rows of angles in float16 and the units' order, by all cosines
+
+
+def _ordered(angles: Tensor) -> Tensor:
+    return angles[:BLOCK].half().view(4, 2, 8, 4, 4, 2, 2).permute(0, 4, 2, 3, 5, 1, 6).contiguous()
 
 
 def _near(cos: Tensor, sin: Tensor) -> tuple[Tensor, Tensor]:
     if cos not in _NEAR:
-        _NEAR[cos] = cos[:BLOCK].half(), sin[:BLOCK].half()
+        _NEAR[cos] = _ordered(cos), _ordered(sin)
     found: tuple[Tensor, Tensor] = _NEAR[cos]
     return found
 
@@ -266,7 +325,8 @@ def unit_pieces(
     tops, totals = torch.empty(2, many * kv_heads, pieces + 1, ROWS, dtype=torch.float32, device=device)
     _unit_pieces[(many * kv_heads, pieces + 1)](
         queries.contiguous(), keys.contiguous(), values.contiguous(), *at, cos, sin, *_near(cos, sin), length,
-        sums, tops, totals, scale, slots, pieces, H=kv_heads, G=heads // kv_heads, P=piece, num_warps=1,
+        sums, tops, totals, scale, slots, pieces, H=kv_heads, G=heads // kv_heads, P=piece, AHEAD=AHEAD,
+        num_warps=1,
         **({} if REGISTERS is None else {"maxnreg": REGISTERS}),
     )  # fmt: skip
     return sums, tops, totals

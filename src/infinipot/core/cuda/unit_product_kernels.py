@@ -16,10 +16,15 @@ from triton.experimental import gluon
 from triton.experimental.gluon import language as gl
 from triton.experimental.gluon.language.nvidia.ampere import mma_v2
 
-Form = tuple[int, int, int, int | None]  # warps of a program, tiles of 16 columns, chunks at a time, registers
-MANY_COLUMNS, MANY_GROUPS, ONE_WAVE = 16384, 128, 4096
+Form = tuple[int, int, bool, int | None, int]
+"""Warps of a program, tiles of 16 columns, whether the next chunk is read ahead, registers at most, and pairs
+of bytes of a row that a warp multiplies at once."""
+MANY_COLUMNS, MANY_GROUPS = 16384, 128
+WIDE: Form = (4, 4, False, None, 128)  # for many columns: tiles share what is prepared of x
+WIDE_EIGHT: Form = (2, 2, True, None, 128)  # the same in 8 bits
+DEEP: Form = (8, 1, True, 128, 64)  # for few columns of many groups
+SMALL: Form = (4, 1, True, None, 64)  # for few of few: one wave, everything on its way
 FORM: Form | None = None  # this one for every weight, for comparison
-WIDEST = 128  # pairs of bytes of a row that a warp multiplies at once
 
 
 @gluon.constexpr_function
@@ -63,74 +68,149 @@ def _inputs(x, of: gl.constexpr):
     return gl.convert_layout(x, of, assert_trivial=True)
 
 
+@gluon.constexpr_function
+def _spread(warps: int, blocks: int, width: int) -> gl.DistributedLinearLayout:
+    """[warps, 8, blocks, width]: 8 of a row a lane at a time, four lanes a row, all blocks in each lane."""
+    registers = [[0, 0, 0, 1 << i] for i in range(3)] + [
+        [0, 0, 0, 32 << i] for i in range(_bits(width // 32))
+    ]
+    registers += [[0, 0, 1 << i, 0] for i in range(_bits(blocks))]
+    lanes = [[0, 0, 0, 8], [0, 0, 0, 16], [0, 1, 0, 0], [0, 2, 0, 0], [0, 4, 0, 0]]
+    return gl.DistributedLinearLayout(
+        registers, lanes, [[1 << i, 0, 0, 0] for i in range(_bits(warps))], [], [warps, 8, blocks, width]
+    )
+
+
+@gluon.jit
+def _given(from_x, own, begin, G: gl.constexpr, FOUR: gl.constexpr):
+    """x of each group's low and high nibbles, [W, 8, B]."""
+    low = gl.load(from_x + begin * G, mask=own, other=0.0)
+    high = (low * 16.0).to(low.dtype)
+    if FOUR:
+        high = gl.load(from_x + begin * G + G // 2, mask=own, other=0.0)
+    return low, high
+
+
+@gluon.jit
+def _held(
+    data, scale, least, rows, many, rows_of, many_of, of_group, columns, begin,
+    N: gl.constexpr, LEAST: gl.constexpr, C: gl.constexpr, T: gl.constexpr,
+):  # fmt: skip
+    """Weights, scales and least values of each tile."""
+    held, sizes, ends = (), (), ()
+    for tile in gl.static_range(T):
+        skip = begin * columns + 16 * tile
+        known = (many > begin) & (rows > 16 * tile)
+        here = (of_group < C) & (many_of > begin) & (rows_of > 16 * tile)
+        held = held + (gl.load(data + skip.to(gl.int64) * N, mask=known, other=0),)  # type: ignore[assignment]  # noqa: RUF005
+        size = gl.load(scale + skip, mask=here, other=0.0)
+        sizes = sizes + (size,)  # type: ignore[assignment]  # noqa: RUF005
+        if LEAST:
+            size = gl.load(least + skip, mask=here, other=0.0)
+        ends = ends + (size,)  # type: ignore[assignment]  # noqa: RUF005
+    return held, sizes, ends
+
+
+@gluon.jit
+def _apart(x, mine, K: gl.constexpr, of: gl.constexpr):
+    """[W, 8, B] as the second operand, each group in a column of its own and zero in the others."""
+    W: gl.constexpr = x.shape[0]
+    KIND: gl.constexpr = x.dtype
+    x = gl.convert_layout(x, gl.SliceLayout(2, mine.type.layout), assert_trivial=True)
+    x = x.to(gl.int16, bitcast=True)[:, :, None, :]
+    x = gl.inline_asm_elementwise(
+        "and.b32 $0, $1, $2;", "=r,r,r", [x, mine], dtype=gl.int16, is_pure=True, pack=2
+    )
+    return _inputs(x.to(KIND, bitcast=True).reshape([W, 8, K]), of)
+
+
 @gluon.jit
 def _one_token(
     x, data, scale, least, out, columns, groups,
     G: gl.constexpr, FOUR: gl.constexpr, LEAST: gl.constexpr, C: gl.constexpr, W: gl.constexpr,
-    T: gl.constexpr, U: gl.constexpr,
+    T: gl.constexpr, AHEAD: gl.constexpr,
 ):  # fmt: skip
-    """T tiles of 16 columns; a warp takes every Wth chunk of C groups."""
+    """T tiles of 16 columns; a warp takes every Wth chunk of C groups, and may read the next ahead."""
     N: gl.constexpr = G // 4 if FOUR else G // 2  # pairs of bytes of a group
     K: gl.constexpr = C * N
+    B: gl.constexpr = max(64, 2 * N)  # values of x in a row of lanes, in which Q groups lie
+    Q: gl.constexpr = B // (2 * N)
     KIND: gl.constexpr = x.dtype.element_ty
-    WIDE: gl.constexpr = KIND == gl.bfloat16  # noqa: SIM300
-    LOW: gl.constexpr = "0x43004300" if WIDE else "0x64006400"
-    SIGNED: gl.constexpr = "0x43084308" if WIDE else "0x64086408"
+    BF16: gl.constexpr = KIND == gl.bfloat16  # noqa: SIM300
+    LOW: gl.constexpr = "0x43004300" if BF16 else "0x64006400"
+    SIGNED: gl.constexpr = "0x43084308" if BF16 else "0x64086408"
     HIGH: gl.constexpr = LOW if FOUR else SIGNED
-    EXTRA: gl.constexpr = (128.0 if WIDE else 1024.0) * (1 if FOUR else 17) + (0 if FOUR else 128)
+    EXTRA: gl.constexpr = (128.0 if BF16 else 1024.0) * (1 if FOUR else 17) + (0 if FOUR else 128)
     MMA: gl.constexpr = gl.NVMMADistributedLayout([2, 0], [W, 1, 1], [1, 16, 8])
-    A: gl.constexpr = gl.DotOperandLayout(0, MMA, 2)
-    B: gl.constexpr = gl.DotOperandLayout(1, MMA, 2)
+    FIRST: gl.constexpr = gl.DotOperandLayout(0, MMA, 2)
+    SECOND: gl.constexpr = gl.DotOperandLayout(1, MMA, 2)
     HELD: gl.constexpr = _layout(W, 16, K, 8)
-    GIVEN: gl.constexpr = _layout(W, 8, 2 * K, 16)
+    SPREAD: gl.constexpr = _spread(W, 2 * K // B, B // 2)
+    GIVEN: gl.constexpr = _layout(W, 8, B, 16)
     first = gl.program_id(0) * (16 * T)
     warp = gl.arange(0, W, gl.SliceLayout(1, gl.SliceLayout(2, HELD)))[:, None, None]
     row = gl.arange(0, 16, gl.SliceLayout(0, gl.SliceLayout(2, HELD)))[None, :, None]
     pair = gl.arange(0, K, gl.SliceLayout(0, gl.SliceLayout(1, HELD)))[None, None, :]
     its_warp = gl.arange(0, W, gl.SliceLayout(1, gl.SliceLayout(2, GIVEN)))[:, None, None]
     its_group = gl.arange(0, 8, gl.SliceLayout(0, gl.SliceLayout(2, GIVEN)))[None, :, None]
-    value = gl.arange(0, 2 * K, gl.SliceLayout(0, gl.SliceLayout(1, GIVEN)))[None, None, :]
+    value = gl.arange(0, B, gl.SliceLayout(0, gl.SliceLayout(1, GIVEN)))[None, None, :]
+    the_group = gl.arange(0, 8, gl.SliceLayout(0, gl.SliceLayout(2, gl.SliceLayout(3, SPREAD))))
+    block = gl.arange(0, 2 * K // B, gl.SliceLayout(0, gl.SliceLayout(1, gl.SliceLayout(3, SPREAD))))
+    mine = gl.where(the_group[None, :, None] // Q == block[None, None, :], -1, 0).to(gl.int16)[:, :, :, None]
+    mine = mine + gl.zeros([W, 8, 2 * K // B, B // 2], gl.int16, SPREAD)
     of_warp = gl.arange(0, W, gl.SliceLayout(1, gl.SliceLayout(2, MMA)))[:, None, None]
     of_row = gl.arange(0, 16, gl.SliceLayout(0, gl.SliceLayout(2, MMA)))[None, :, None]
     of_group = gl.arange(0, 8, gl.SliceLayout(0, gl.SliceLayout(1, MMA)))[None, None, :]
     zero = gl.zeros([W, 16, 8], gl.float32, MMA)
     total = (zero,) * T
-    ones = gl.full([W, 16, K], 1.0, KIND, A)
-    from_x = x + its_warp * (C * G) + value // (2 * N) * G + value % (2 * N)
+    ones = gl.full([W, 16, B // 2], 1.0, KIND, FIRST)
+    own = (value // (2 * N) == its_group % Q) & (its_group < C) & (its_warp >= 0)
+    left = groups - its_warp * C - its_group
+    from_x = x + (its_warp * C + its_group) * G + value % (2 * N)
     place = (warp * C + pair // N) * columns + first + row
     from_data = data + place.to(gl.int64) * N + pair % N
     at = (of_warp * C + of_group) * columns + first + of_row
-    for start in range(0, groups, C * W * U):
-        for step in gl.static_range(U):
-            begin = start + step * C * W
-            own = (value // (2 * N) == its_group) & (begin + its_warp * C + its_group < groups)
-            even, odd = gl.split(gl.load(from_x + begin * G, mask=own, other=0.0).reshape([W, 8, K, 2]))
-            if FOUR:
-                second = gl.load(from_x + begin * G + G // 2, mask=own, other=0.0).reshape([W, 8, K, 2])
-                even_high, odd_high = gl.split(second)
-            else:
-                even_high, odd_high = (even * 16.0).to(KIND), (odd * 16.0).to(KIND)
-            x0, x1, x2, x3 = _inputs(even, B), _inputs(even_high, B), _inputs(odd, B), _inputs(odd_high, B)
-            amount = mma_v2(ones, x2, mma_v2(ones, x0, zero))
-            if FOUR:
-                amount = mma_v2(ones, x3, mma_v2(ones, x1, amount))
-            more = ()
-            for tile in gl.static_range(T):
-                skip = begin * columns + 16 * tile
-                known = (begin + warp * C + pair // N < groups) & (first + 16 * tile + row < columns)
-                held = gl.load(from_data + skip.to(gl.int64) * N, mask=known, other=0)
-                part = mma_v2(_weights(held, 0, LOW, KIND, A), x0, zero)
-                part = mma_v2(_weights(held, 4, HIGH, KIND, A), x1, part)
-                part = mma_v2(_weights(held, 8, LOW, KIND, A), x2, part)
-                part = mma_v2(_weights(held, 12, HIGH, KIND, A), x3, part)
-                here = (of_group < C) & (begin + of_warp * C + of_group < groups)
-                here = here & (first + 16 * tile + of_row < columns)
-                size = gl.load(scale + skip + at, mask=here, other=0.0).to(gl.float32)
-                low_end = -EXTRA * size
-                if LEAST:
-                    low_end += gl.load(least + skip + at, mask=here, other=0.0).to(gl.float32)
-                more = more + (total[tile] + part * size + low_end * amount,)  # type: ignore[assignment]  # noqa: RUF005
-            total = more
+    many, many_of = groups - warp * C - pair // N, groups - of_warp * C - of_group
+    next_x = _given(from_x, own & (left > 0), 0, G, FOUR)
+    next_w = _held(
+        from_data, scale + at, least + at, columns - first - row, many, columns - first - of_row, many_of,
+        of_group, columns, 0, N, LEAST, C, T,
+    )  # fmt: skip
+    for start in range(0, groups, C * W):
+        after = start + C * W
+        if AHEAD:
+            low, high = next_x
+            held, sizes, ends = next_w
+            next_x = _given(from_x, own & (left > after), after, G, FOUR)
+            next_w = _held(
+                from_data, scale + at, least + at, columns - first - row, many, columns - first - of_row,
+                many_of, of_group, columns, after, N, LEAST, C, T,
+            )  # fmt: skip
+        else:
+            low, high = _given(from_x, own & (left > start), start, G, FOUR)
+            held, sizes, ends = _held(
+                from_data, scale + at, least + at, columns - first - row, many, columns - first - of_row,
+                many_of, of_group, columns, start, N, LEAST, C, T,
+            )  # fmt: skip
+        even, odd = gl.split(low.reshape([W, 8, B // 2, 2]))
+        x0, x2 = _apart(even, mine, K, SECOND), _apart(odd, mine, K, SECOND)
+        amount = mma_v2(ones, _inputs(odd, SECOND), mma_v2(ones, _inputs(even, SECOND), zero))
+        even, odd = gl.split(high.reshape([W, 8, B // 2, 2]))
+        x1, x3 = _apart(even, mine, K, SECOND), _apart(odd, mine, K, SECOND)
+        if FOUR:
+            amount = mma_v2(ones, _inputs(odd, SECOND), mma_v2(ones, _inputs(even, SECOND), amount))
+        more = ()
+        for tile in gl.static_range(T):
+            part = mma_v2(_weights(held[tile], 0, LOW, KIND, FIRST), x0, zero)
+            other = mma_v2(_weights(held[tile], 4, HIGH, KIND, FIRST), x1, zero)
+            part = mma_v2(_weights(held[tile], 8, LOW, KIND, FIRST), x2, part)
+            other = mma_v2(_weights(held[tile], 12, HIGH, KIND, FIRST), x3, other)
+            size = sizes[tile].to(gl.float32)
+            low_end = -EXTRA * size
+            if LEAST:
+                low_end += ends[tile].to(gl.float32)
+            more = more + (total[tile] + (part + other) * size + low_end * amount,)  # type: ignore[assignment]  # noqa: RUF005
+        total = more
     for tile in gl.static_range(T):
         found = gl.sum(gl.sum(total[tile], 2), 0)
         to = first + 16 * tile + gl.arange(0, 16, found.type.layout)
@@ -138,12 +218,10 @@ def _one_token(
 
 
 def form_of(columns: int, groups: int, four: bool) -> Form:
-    """Return what was fastest on an H200: few columns want all of their bytes on the way at once."""
+    """Return what was fastest on an H200 for a weight of such a shape."""
     if columns >= MANY_COLUMNS:
-        return (4, 4, 1, None) if four else (2, 2, 2, None)
-    if groups > MANY_GROUPS:
-        return 8, 1, 1, 128
-    return (4, 1, 2, None) if columns <= ONE_WAVE else (4, 1, 1, 128)
+        return WIDE if four else WIDE_EIGHT
+    return DEEP if groups > MANY_GROUPS else SMALL
 
 
 def knows(x: Tensor, data: Tensor) -> bool:
@@ -155,12 +233,12 @@ def one_token(x: Tensor, data: Tensor, scale: Tensor, least: Tensor | None, grou
     """x [1, K] times a grouped weight [N, K]. Oracle: `Grouped.unpacked` and a product."""
     columns, four = data.shape[1], data.dtype == torch.uint8
     pairs = group // 4 if four else group // 2
-    warps, tiles, at_once, most = FORM or form_of(columns, x.shape[1] // group, four)
+    warps, tiles, ahead, most, widest = FORM or form_of(columns, x.shape[1] // group, four)
     out = torch.empty(1, columns, dtype=x.dtype, device=x.device)
     limit: dict[str, Any] = {} if most is None else {"maxnreg": most}
     _one_token[(triton.cdiv(columns, 16 * tiles),)](
         x.contiguous(), data.view(torch.int16), scale, scale if least is None else least, out, columns,
         x.shape[1] // group, G=group, FOUR=four, LEAST=least is not None,
-        C=max(1, min(8, WIDEST // pairs)), W=warps, T=tiles, U=at_once, num_warps=warps, **limit,
+        C=max(1, min(8, widest // pairs)), W=warps, T=tiles, AHEAD=ahead, num_warps=warps, **limit,
     )  # fmt: skip
     return out
