@@ -57,6 +57,7 @@ class Server:
         command = [sys.executable, str(HERE / "serving" / "start.py"), json.dumps(self.told)]
         self.process = subprocess.Popen(command, stdout=self.log, stderr=self.log)
         self.resident: list[tuple[float, int]] = []
+        self.files: list[tuple[float, int]] = []  # of it, what is mapped from files or shared
         self.held: list[int] = []  # what the server itself says: of a card, where it is on one
         self._watching = threading.Event()
 
@@ -76,7 +77,9 @@ class Server:
         process = psutil.Process(self.process.pid)
         while not self._watching.wait(0.1):
             try:
-                self.resident.append((time.monotonic(), process.memory_info().rss))
+                now, memory = time.monotonic(), process.memory_info()
+                self.resident.append((now, memory.rss))
+                self.files.append((now, getattr(memory, "shared", 0)))
                 if len(self.resident) % 5 == 0:
                     self.held.append(self.state()["memory_bytes"])
             except psutil.NoSuchProcess:

@@ -25,5 +25,6 @@ class Served(Server):
         self.log = (folder / "server.log").open("w")
         self.process = subprocess.Popen(command, stdout=self.log, stderr=self.log)
         self.resident: list[tuple[float, int]] = []
+        self.files: list[tuple[float, int]] = []
         self.held: list[int] = []
         self._watching = threading.Event()

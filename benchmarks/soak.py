@@ -248,6 +248,7 @@ def told(server: Served, soak: Soak, began: float, held: list[tuple[float, int]]
         "seconds": round(ended - began, 1),
         "median_s": {kind: round(all_of[len(all_of) // 2], 2) for kind, all_of in times.items()},
         "resident_bytes": flat(server.since(began)),
+        "of_it_files_bytes": flat([size for at, size in server.files if at >= began]),
         "server_says_bytes": flat([size for at, size in held if at >= began]),
         "bound_bytes": state["memory_bound_bytes"],
         "slots_busy_afterwards": state["slots_busy"],

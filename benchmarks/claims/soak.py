@@ -18,6 +18,9 @@ def claimed(says: Says) -> None:
     held = found["resident_bytes"]
     grew = 100 * held["growth"], held["peak"] / 1e9
     says(PAGE, "memory grew by {:.1f}% from the second tenth to the last, to {:.2f} GB", *grew)
+    card = found["server_says_bytes"]
+    numbers = 100 * card["growth"], card["peak"] / 1e9, found["bound_bytes"] / 1e9
+    says(PAGE, "what it held of the card by {:.1f}%, to {:.2f} GB of {:.2f} GB printed.", *numbers)
 
 
 def _on_two_cores(says: Says) -> None:
