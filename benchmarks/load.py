@@ -7,7 +7,7 @@ Parts, each bounded by `--limit` seconds:
 
 bench     `infinipot bench --documents N`, N as many as clients: what the model does without a server
 many      clients at once, texts of `--shortest` to `--longest` tokens, a question each; then all ask again
-fair      time between tokens by themselves, and while one more client has `--longest` tokens read
+fair      answers by themselves, at the same moments and apart, and while `--longest` tokens are read
 whole     the same texts in whole caches of plain transformers, until memory runs out: users held
 visitors  200 requests of mixed lengths, 16 at a time, a tenth of whose senders leave early (needs locust)
 soak      1,000 small requests, 4 at a time (needs locust)

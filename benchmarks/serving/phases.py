@@ -85,8 +85,13 @@ async def _all(asked: Sequence[Any], limit: float) -> list[Visit]:
 async def fair(
     port: int, answering: int, tokens: int, text: str, quiet_s: float, limit: float
 ) -> dict[str, Any]:
-    """Answers by themselves for some time, then while one client's long text is read."""
+    """Answers by themselves for some time, then while one client's long text is read.
+
+    First all ask at the same moments, again and again, since answers are equally long; then `apart`, as
+    people do.
+    """
     quiet = await _asking(port, answering, tokens, time.perf_counter() + quiet_s)
+    apart = await _apart(port, answering, tokens, quiet, quiet_s)
     reading = asyncio.ensure_future(upload(port, "load-long", text.encode()))
     busy, questions = list[Visit](), list[Visit]()
     end = time.perf_counter() + limit
@@ -99,7 +104,7 @@ async def fair(
     whole = reading.done() and not reading.cancelled()
     reading.cancel()
     await asyncio.gather(reading, return_exceptions=True)
-    found = {"quiet": told(quiet), "busy": told(busy), "short_questions": told(questions)}
+    found = {"quiet": told(quiet), "busy": told(busy), "short_questions": told(questions), "apart": apart}
     before, during = found["quiet"]["gap_p95_ms"], found["busy"]["gap_p95_ms"]
     found["p95_times_quiet"] = during / before if before and during else None
     found["text_read_s"] = reading.result().first_s if whole else None
@@ -107,13 +112,34 @@ async def fair(
     return found
 
 
+async def _apart(
+    port: int, clients: int, tokens: int, before: Sequence[Visit], seconds: float
+) -> dict[str, Any]:
+    """Clients who begin one after the other within an answer's time; tokens/s once all have begun."""
+    answer_s = share((one.moments[-1] - one.sent for one in before if one.moments), 0.5) or 0.0
+    begin = time.perf_counter()
+    visits = await _asking(port, clients, tokens, begin + seconds, spread=answer_s)
+    steady, end = begin + 2 * answer_s, begin + seconds
+    inside = sum(
+        one.tokens / len(one.moments) for one in visits for moment in one.moments if steady <= moment <= end
+    )
+    return {**told(visits), "steady_tokens_s": inside / (end - steady) if end > steady else None}
+
+
 async def _asking(
-    port: int, clients: int, tokens: int, until: float, pause: float = 0.0, stop: Any = None
+    port: int,
+    clients: int,
+    tokens: int,
+    until: float,
+    pause: float = 0.0,
+    stop: Any = None,
+    spread: float = 0.0,
 ) -> list[Visit]:
     """So many clients ask one short question after the other, until the time is over."""
     found: list[Visit] = []
 
     async def one(number: int) -> None:
+        await asyncio.sleep(spread * number / clients)
         while time.perf_counter() < until and not (stop is not None and stop.done()):
             talk = [user(f"Client {number} asks: how was the sea?")]
             found.append(await ask(port, talk, tokens, keep=False))

@@ -40,6 +40,8 @@ def _fair(one: dict | None) -> list[tuple[str, str, object, str]]:
         return []
     first = one["short_questions"]["first_p95_s"]
     return [
+        ("fair", "all at once", one["quiet"].get("tokens_s"), "tokens/s"),
+        ("fair", "one after the other", one.get("apart", {}).get("steady_tokens_s"), "tokens/s"),
         ("fair", "between tokens, p95, quiet", one["quiet"]["gap_p95_ms"], "ms"),
         ("fair", "while a text is read", one["busy"]["gap_p95_ms"], "ms"),
         ("fair", "times quiet", one["p95_times_quiet"], "x"),

@@ -79,6 +79,7 @@ def test_clients_of_a_real_server(tmp_path: Path) -> None:
         assert both["text_error"] == "", both
         assert both["text_read_s"] > 0
         assert both["quiet"]["answered"] > 0
+        assert both["apart"]["answered"] > 0
         assert both["busy"]["answered"] > 0
         visit = asyncio.run(ask(port, [{"role": "nobody", "content": "x"}], 4, keep=False))
         assert visit.status == 400
