@@ -30,42 +30,13 @@ from infinipot.reading import judge, recalled
 from infinipot.recall.meaning import nearest
 from infinipot.recall.search import coverage, ranked, taken
 
-NEAR, TODAY = 48, 24  # sentences that are judged, here and by default
+NEAR, BEFORE = 48, 24  # sentences that are judged, and that were before a rule was chosen here
 WORDS = "words"  # the rule that judges nothing
-EXAMPLES = """Does the sentence answer the question, perhaps in quite other words? Yes or No.
-
-Question: Who is a baker?
-Sentence: Mr. Holm sells the loaves that come out of his oven.
-Answer: Yes
-
-Question: Who is a baker?
-Sentence: The bread was stale, and nobody cared.
-Answer: No
-
-Question: Where did the assembly take place?
-Sentence: He had been thinking of the meeting all day.
-Answer: No
-
-Question: Where did the assembly take place?
-Sentence: They all met in the barn at dusk.
-Answer: Yes
-
-Question: Which girl is fond of animals?
-Sentence: "What girl is that?" said the prince, and turned away.
-Answer: No
-
-Question: Which girl is fond of animals?
-Sentence: Tilly brings home every stray cat she meets.
-Answer: Yes
-
-Question: {question}
-Sentence: {sentence}
-Answer:"""
 LIKELIHOOD = "{sentence}\n\nThe text above says the answer to this question:"
 Signals = dict[str, list[float]]
 RULES: dict[str, Callable[[Signals], list[float]]] = {
     "yes": lambda of: [
-        says if place < TODAY else -99.0 for says, place in zip(of["yes"], of["place"], strict=True)
+        says if place < BEFORE else -99.0 for says, place in zip(of["yes"], of["place"], strict=True)
     ],
     "yes48": lambda of: of["yes"],
     "examples": lambda of: of["examples"],
@@ -78,17 +49,6 @@ RULES: dict[str, Callable[[Signals], list[float]]] = {
 
 def _sum(*signals: list[float]) -> list[float]:
     return [sum(some) for some in zip(*signals, strict=True)]
-
-
-@torch.no_grad()
-def by_examples(reader: Any, question: str, texts: Sequence[str]) -> list[float]:
-    """Return how much likelier Yes is than No after examples of both."""
-    encode = reader.tokenizer.encode
-    rows = [encode(EXAMPLES.format(question=question, sentence=" ".join(text.split()))) for text in texts]
-    found: list[float] = []
-    for first in range(0, len(rows), 16):
-        found += judge._judge_rows(reader, rows[first : first + 16])
-    return found
 
 
 @torch.no_grad()
@@ -174,7 +134,7 @@ def judged(pot: Any, question: str) -> tuple[list[Any], Signals]:
         "place": [*map(float, range(len(near))), *[0.0] * len(words)],
         "near": [float(one) for one in vectors[len(asked) :] @ vectors[: len(asked)].mean(0)],
         "yes": judge.judge(pot, question, texts),
-        "examples": by_examples(pot, question, texts),
+        "examples": judge.judge_by_examples(pot, question, texts),
         "likely": likelihood(pot, question, texts),
     }
     return [*near, *words], signals

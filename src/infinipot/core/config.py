@@ -40,7 +40,7 @@ class PotConfig:
     closing: int = 0
     recall: int | None = None
     judge: int = 0
-    meaning: int = 24
+    meaning: int = 48
     pot_bits: int = 16
 
     def __post_init__(self) -> None:

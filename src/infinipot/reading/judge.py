@@ -2,15 +2,19 @@
 
 Whether Yes or No would follow takes one forward over the passage and the question. Only what is judged nearly
 as good as the best is read again: beside other passages a small model often answers from the wrong one.
-Passages need not share a word with the question.
+Passages need not share a word with the question. Of what was found by meaning the model is asked once more,
+after examples of both answers, and both judgements are added.
 """
 
 from collections.abc import Sequence
+from itertools import takewhile
 from typing import TYPE_CHECKING
 
 import torch
 
 from infinipot.core.config import ReadingMode
+from infinipot.core.pot import Pot
+from infinipot.core.state import State
 from infinipot.reading.plan import BLOCK
 from infinipot.recall.passages import Passage
 
@@ -18,14 +22,32 @@ if TYPE_CHECKING:
     from infinipot.reading.reader import Reader
 
 ASKED = "{passage}\n\nDoes the text above say the answer to this question:"
+CHOOSE = "Does the sentence answer the question, perhaps in quite other words? Yes or No.\n\n"
+ONE = "Question: {}\nSentence: {}\nAnswer:"
+EXAMPLES = (  # no benchmark asks for any of them
+    ("Who is a baker?", "Mr. Holm sells the loaves that come out of his oven.", "Yes"),
+    ("Who is a baker?", "The bread was stale, and nobody cared.", "No"),
+    ("Where did the assembly take place?", "He had been thinking of the meeting all day.", "No"),
+    ("Where did the assembly take place?", "They all met in the barn at dusk.", "Yes"),
+    ("Which girl is fond of animals?", '"What girl is that?" said the prince, and turned away.', "No"),
+    ("Which girl is fond of animals?", "Tilly brings home every stray cat she meets.", "Yes"),
+)
 TOGETHER = 24  # passages in one forward
 NEAR, MOST = 1.0, 4  # how far below the best (difference of logits) a passage may be; and how many are read
 ALONE = ReadingMode(distil="never")  # a pot for these tokens only
 
 
-def judged(reader: "Reader", question: str, passages: Sequence[Passage]) -> list[Passage]:
-    """Return the few passages that say the answer, the surest first; the earlier of two that are as sure."""
-    says = judge(reader, question, [passage.text.strip() for passage in passages])
+def judged(
+    reader: "Reader", question: str, passages: Sequence[Passage], examples: bool = False
+) -> list[Passage]:
+    """Return the few passages that say the answer, the surest first; the earlier of two that are as sure.
+
+    With `examples` each is judged in both ways, and the sums count.
+    """
+    texts = [passage.text.strip() for passage in passages]
+    says = judge(reader, question, texts)
+    if examples:
+        says = [sum(both) for both in zip(says, judge_by_examples(reader, question, texts), strict=True)]
     surest = sorted(range(len(says)), key=says.__getitem__, reverse=True)[:MOST]
     return [passages[at] for at in surest if says[at] >= says[surest[0]] - NEAR]
 
@@ -35,24 +57,47 @@ def judge(reader: "Reader", question: str, texts: Sequence[str]) -> list[float]:
     """Return how much likelier Yes is than No (difference of logits) for each text."""
     encode, frame = reader.tokenizer.encode, reader.dialogue_frame
     tail = [*encode(f" {question}"), *frame.ask_after]
-    rows = [[*frame.opening, *encode(ASKED.format(passage=text)), *tail] for text in texts]
+    asked = (encode(ASKED.format(passage=text)) for text in texts)
+    return _judge_all(reader, [[*frame.opening, *one, *tail] for one in asked])
+
+
+@torch.no_grad()
+def judge_by_examples(reader: "Reader", question: str, texts: Sequence[str]) -> list[float]:
+    """Return the same after a few questions with sentences that do and do not answer them."""
+    before = CHOOSE + "".join(f"{ONE.format(*asked)} {says}\n\n" for *asked, says in EXAMPLES)
+    told = (before + ONE.format(question, " ".join(text.split())) for text in texts)
+    return _judge_all(reader, [*map(reader.tokenizer.encode, told)])
+
+
+def _judge_all(reader: "Reader", rows: list[list[int]]) -> list[float]:
+    """Judge rows of tokens, as many at once as memory allows; what they all begin with is read once."""
+    model, places = reader.model, zip(*(row[:-1] for row in rows), strict=False)
+    begin = [some[0] for some in takewhile(lambda some: len({*some}) == 1, places)]
+    before = model.new_pot(len(begin) + 1, len(begin), ALONE)
+    if begin:
+        model.forward(torch.tensor([begin], device=model.device), before)
     # Similar lengths together: the rest of a row is padding.
     order, found = sorted(range(len(rows)), key=lambda at: len(rows[at])), dict[int, float]()
-    most = BLOCK if reader.model.device.type == "cpu" else 4 * BLOCK  # tokens, that memory stays bounded
+    most = BLOCK if model.device.type == "cpu" else 4 * BLOCK  # tokens, that memory stays bounded
     while order:
         some = order[:TOGETHER]
         while len(some) > 1 and len(some) * len(rows[some[-1]]) > most:
             some.pop()
-        found |= zip(some, _judge_rows(reader, [rows[at] for at in some]), strict=True)
+        ends = [rows[at][len(begin) :] for at in some]
+        found |= zip(some, _judge_rows(reader, ends, before), strict=True)
         del order[: len(some)]
-    return [found[at] for at in range(len(texts))]
+    return [found[at] for at in range(len(rows))]
 
 
-def _judge_rows(reader: "Reader", rows: list[list[int]]) -> list[float]:
-    """Run rows of unequal length, padded behind: causal attention never sees what comes after a token."""
+def _judge_rows(reader: "Reader", rows: list[list[int]], before: Pot) -> list[float]:
+    """Run rows of unequal length after a beginning, padded behind: attention never sees what comes later."""
     model, length = reader.model, max(map(len, rows))
     ids = torch.tensor([[*row, *[0] * (length - len(row))] for row in rows], device=model.device)
-    hidden = model.forward(ids, model.new_pot(length, length - 1, ALONE))
+    pot, state = model.new_pot(before.fill + length, before.fill + length - 1, ALONE), before.state()
+    shapes = {name: (len(rows), *one.shape[1:]) for name, one in state.tensors.items() if one.dim() > 1}
+    each = {name: one.expand(shapes.get(name, one.shape)) for name, one in state.tensors.items()}
+    pot.load(State(each, state.numbers), model.device)
+    hidden = model.forward(ids, pot)
     last = torch.tensor([len(row) - 1 for row in rows], device=model.device)
     logits = model.logits(hidden[torch.arange(len(rows), device=model.device), last]).float()
     yes, no = (logits[:, _first(reader, word)].amax(1) for word in ("Yes", "No"))

@@ -92,7 +92,7 @@ def passages_for(reader: "Reader", question: str, budget: int, queries: Sequence
         guess = said(reader, LIKELY, question, SEVERAL)
         near = nearest(archive, embedder, [*queries, guess, f"{question} {guess}"], config.meaning)
         some = [*dict.fromkeys([*archive.passages(ranked(archive, queries)[:MOST]), *near])]
-        return taken(judged(reader, queries[-1], some), queries, budget, count)
+        return taken(judged(reader, queries[-1], some, examples=True), queries, budget, count)
     if few:
         queries.append(said(reader, KEYWORDS, question, FEW, ("\n",)))
     return search(archive, queries, budget, count)

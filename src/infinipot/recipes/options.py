@@ -54,7 +54,7 @@ SIZES = _named(  # fields of PotConfig by the same names, and `step`
     Option("closing", int, None, "Last slots that are never dropped.", POT, shown="0", applies="chooses"),
     Option("recall", int, None, _PASSAGES, POT, applies="recalls", **_AMOUNT),
     Option("judge", int, None, _JUDGED, POT, applies="recalls", shown="0: words alone choose"),
-    Option("meaning", int, None, _MEANT, POT, applies="recalls", shown="24"),
+    Option("meaning", int, None, _MEANT, POT, applies="recalls", shown="48"),
     Option("tail", str, None, _END, POT, choices=("distil", "fill", "raw"), shown=THEIRS),
     Option("pot_bits", int, None, _BITS, POT, metavar="8|16", shown="16", applies="sized"),
 )

@@ -6,6 +6,7 @@ import pytest
 import torch
 
 from infinipot import Generation, Recipe
+from infinipot.core.pot import Pot
 from infinipot.reading import judge
 from infinipot.reading.judge import ALONE, ASKED, MOST, NEAR
 from infinipot.reading.reader import Reader
@@ -25,11 +26,14 @@ def read(passages: int = 60, **options: object) -> Reader:
     return made
 
 
-def by_hand(made: Reader, text: str) -> float:
+def by_hand(made: Reader, text: str, examples: bool = False) -> float:
     """Judge one passage with a forward of its own."""
     encode, frame = made.tokenizer.encode, made.dialogue_frame
     before = [*frame.opening, *encode(ASKED.format(passage=text))]
     ids = torch.tensor([[*before, *encode(f" {QUESTION}"), *frame.ask_after]])
+    if examples:
+        pairs = "".join(f"Question: {q}\nSentence: {s}\nAnswer: {a}\n\n" for q, s, a in judge.EXAMPLES)
+        ids = torch.tensor([encode(f"{judge.CHOOSE}{pairs}Question: {QUESTION}\nSentence: {text}\nAnswer:")])
     hidden = made.model.forward(ids, made.model.new_pot(ids.shape[1], ids.shape[1] - 1, ALONE))
     logits = made.model.logits(hidden)[0].float()
     yes = max(logits[-1, encode(word)[0]] for word in ("Yes", " Yes"))
@@ -45,6 +49,26 @@ def test_passages_of_any_length_are_judged_together_as_each_alone() -> None:
     assert len({len(text) for text in texts}) > 1
     for text, says in zip(texts, judge.judge(made, QUESTION, texts), strict=True):
         assert says == pytest.approx(by_hand(made, text), abs=1e-4)
+
+
+def test_after_examples_too_each_is_judged_as_alone_and_the_examples_are_read_once(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    model, sizes = ToyModel(), list[int]()
+    made = Recipe.named(capacity=2048).reader(model, ByteTokenizer())
+
+    def forward(ids: torch.Tensor, pot: Pot) -> torch.Tensor:
+        sizes.append(ids.numel())
+        return ToyModel.forward(model, ids, pot)
+
+    texts = ["Mr. Pask mends\n boots.", "It rained.", "It rained.", "It rained all day."]
+    alone = [by_hand(made, " ".join(text.split()), examples=True) for text in texts]
+    monkeypatch.setattr(model, "forward", forward)
+    assert judge.judge_by_examples(made, QUESTION, texts) == pytest.approx(alone, abs=1e-4)
+    assert sizes[0] > 500 > 4 * max(map(len, texts)) + 100 > sum(sizes[1:])
+    assert judge.judge_by_examples(made, QUESTION, texts[1:3]) == pytest.approx(alone[1:3], abs=1e-4)
+    assert sizes[-1] == 2  # of rows that are the same, their last token is left
+    assert judge.judge_by_examples(made, QUESTION, []) == []
 
 
 def test_rows_of_one_forward_are_few_where_they_are_long(monkeypatch) -> None:
@@ -86,6 +110,18 @@ def test_only_passages_nearly_as_good_as_the_best_are_read_and_a_few_at_most(
     assert [one.text[:6] for one in judge.judged(made, QUESTION, passages)] == ["Day 7:", "Day 9:"]
     monkeypatch.setattr(judge, "judge", Opinions(dict.fromkeys(range(20), 1.0)))
     assert judge.judged(made, QUESTION, passages) == passages[:MOST]  # their order breaks a tie
+
+
+def test_what_was_found_by_meaning_is_judged_in_two_ways_whose_sum_counts(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    made = read()
+    passages = some(made, *range(1, 20))
+    monkeypatch.setattr(judge, "judge", Opinions({7: 3.0, 9: 2.0}))
+    monkeypatch.setattr(judge, "judge_by_examples", Opinions({9: 1.0, 7: -1.5, 3: 2.0}))
+    found = judge.judged(made, QUESTION, passages, examples=True)
+    assert [one.text[:6] for one in found] == ["Day 9:"]
+    assert [one.text[:6] for one in judge.judged(made, QUESTION, passages)] == ["Day 7:", "Day 9:"]
 
 
 def test_the_best_by_words_are_judged_first_and_up_to_the_bound(monkeypatch: pytest.MonkeyPatch) -> None:

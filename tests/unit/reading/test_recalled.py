@@ -179,13 +179,14 @@ def test_where_words_find_little_sentences_are_found_by_their_meaning_and_judged
         return [float("zebra" in text) for text in texts]
 
     monkeypatch.setattr("infinipot.reading.judge.judge", judge)
+    monkeypatch.setattr("infinipot.reading.judge.judge_by_examples", judge)
     for meaning in (6, 0):
         made = read(meaning=meaning)
         made.model.meaning = Horses()  # type: ignore[attr-defined]  # a model may have one
         before = content(made)
         found = made.recall("Which equine?")
         assert any(FACT in passage.text for passage in found) == (meaning > 0)
-        assert len(judged) == meaning
+        assert len(judged) == 2 * meaning  # in two ways
         assert all(len(passage.text) < 4 * len(HAY) for passage in found)
         assert all(torch.equal(one, other) for one, other in zip(before, content(made), strict=True))
         judged.clear()
