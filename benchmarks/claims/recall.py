@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import json
 import lzma
+from collections.abc import Callable
 from functools import partial
 from statistics import fmean, median
 from typing import Any
@@ -143,75 +144,74 @@ def _meaning(says: partial[None], adr: partial[None]) -> None:
     says("to {:.1f} more). Today's was not asked", high)
 
 
+class Asked:
+    """Questions in other words, and what each rule of `benchmarks/judging.py` answers."""
+
+    def __init__(self, rows: list[dict[str, Any]]) -> None:
+        self.rows, self.count = rows, len(rows)
+        self.found = sum(bool(row["right"]) for row in rows)
+
+    def some(self, chosen: Callable[[dict[str, Any]], bool]) -> Asked:
+        return Asked([*filter(chosen, self.rows)])
+
+    def right(self, rule: str) -> int:
+        return sum(row["scores"][rule] == 1 for row in self.rows)
+
+    def more(self, rule: str, other: str) -> Three:
+        return three(bootstrapped([row["scores"][rule] - row["scores"][other] for row in self.rows]))
+
+
 def _rules(page: partial[None], adr: partial[None]) -> None:
     """Ways to judge sentences that were found by their meaning, chosen on some questions, told of others."""
     with lzma.open(RESULTS / "recall" / "judging-other-words.jsonl.xz", "rt") as file:
-        rows = [json.loads(line) for line in file]
-    report = [row for row in rows if row["text"].startswith("paraphrase-report")]
-    others = [row for row in rows if row not in report]
+        rows = Asked([json.loads(line) for line in file])
+    report = rows.some(lambda row: "-report-" in row["text"])
+    others = rows.some(lambda row: "-report-" not in row["text"])
+    _told(page, report, others)
+    _compared(adr, others)
+    adr("the seven have {}, {}, {}, {}, {}, {} and {} of {},", *map(report.right, RULES), report.count)
+    sure = others.some(lambda row: not row["doubtful"])
+    adr("for {} of the {} the right sentence is not", others.count - others.found, others.count)
+    adr("and {} have two telling words", sure.count)
+    adr("answer {} of them where the sum would answer {}.", sure.right("words"), sure.right(TAKEN))
+    seen = others.right(TAKEN) - sure.right(TAKEN) + sure.right("words")
+    adr("So of the {} a user would see {} answered.", others.count, seen)
 
-    def right(rule: str, some: list[dict[str, Any]] = others) -> int:
-        return sum(row["scores"][rule] == 1 for row in some)
 
-    def more(rule: str, other: str, some: list[dict[str, Any]] = others) -> Three:
-        return three(bootstrapped([row["scores"][rule] - row["scores"][other] for row in some]))
+def _told(says: partial[None], report: Asked, others: Asked) -> None:
+    """The rule that was taken, on questions that it was not chosen on."""
+    sizes = [report.some(lambda row, end=end: row["text"].endswith(end)) for end in ("-16k", "-128k")]
+    mean = three(estimate([row["scores"][TAKEN] for row in report.rows]))
+    says(f"| the same {{}} with the extra `meaning`, shorter passages | | | {CELL}", report.count, *mean)
+    says("With the extra `meaning` {} of {} of these are answered", report.right(TAKEN), report.count)
+    told = [number for size in sizes for number in (size.right(TAKEN), size.count)]
+    says("({} of {} at 16K, {} of {} at 128K)", *told)
+    more, less = report.more(TAKEN, "words"), report.more(TAKEN, "yes")
+    says("against {} by words alone, {:.1f} points", report.right("words"), more[0])
+    says("({:.1f} to {:.1f}). The aim was 60%: it is not", *more[1:], holds=mean[0] < 60)
+    says("that were judged for {} of the {}.", report.found, report.count)
+    told = [others.count, others.right(TAKEN), others.right("yes")]
+    says("on {} other questions, where it has {} and the way before {}", *told)
+    says("The way before has {} of the {}: {:.1f} points fewer", report.right("yes"), report.count, less[0])
+    says("fewer ({:.1f} to {:.1f} fewer), which may be chance.", *less[1:], holds=chance(less))
 
-    def found(some: list[dict[str, Any]]) -> int:
-        return sum(bool(row["right"]) for row in some)
 
-    short, long = ([row for row in report if row["text"].endswith(end)] for end in ("-16k", "-128k"))
-    mean = three(estimate([row["scores"][TAKEN] for row in report]))
-    page("| the same {} with the extra `meaning`, shorter passages | | | " + CELL, len(report), *mean)
-    page("With the extra `meaning` {} of {} of these are answered", right(TAKEN, report), len(report))
-    page(
-        "({} of {} at 16K, {} of {} at 128K)", *(n for s in (short, long) for n in (right(TAKEN, s), len(s)))
-    )
-    page("against {} by words alone, {:.1f} points", right("words", report), more(TAKEN, "words", report)[0])
-    page(
-        "({:.1f} to {:.1f}). The aim was 60%: it is not",
-        *more(TAKEN, "words", report)[1:],
-        holds=mean[0] < 60,
-    )
-    page("that were judged for {} of the {}.", found(report), len(report))
-    page(
-        "on {} other questions, where it has {} and the way before {}",
-        len(others),
-        right(TAKEN),
-        right("yes"),
-    )
-    less = more(TAKEN, "yes", report)
-    page("The way before has {} of the {}: {:.1f} points fewer", right("yes", report), len(report), less[0])
-    page("fewer ({:.1f} to {:.1f} fewer), which may be chance.", *less[1:], holds=chance(less))
-    tune = sum(row["text"].startswith("paraphrase") for row in others)
-    adr(
-        "rules on {} questions in 16K and 128K tokens, {} of the tune half and {} about",
-        len(others),
-        tune,
-        len(others) - tune,
-    )
-    adr("for the nearest 24, answers {}; for the nearest 48 {};", right("yes"), right("yes48"))
-    adr("examples alone {}; the sum of both {};", right("examples"), right(TAKEN))
-    adr("likelihood after the sentence {};", right("likely"))
-    adr("the nearness of vectors {}; all four {}.", right("near"), right("all"))
-    adr("alone {}. Against the rule before, by rows,", right("words"))
-    adr("the sum of both has {:.1f} points more ({:.1f} to {:.1f}),", *more(TAKEN, "yes"))
-    adr("all four {:.1f} more ({:.1f} to {:.1f});", *more("all", "yes"))
-    mean, low, high = more("all", TAKEN)
-    adr(
-        "{:.1f} more ({:.1f} fewer to {:.1f} more), which does not exclude 0.",
-        mean,
-        -low,
-        high,
-        holds=low <= 0,
-    )
-    seven = [right(rule, report) for rule in RULES]
-    adr("the seven have {}, {}, {}, {}, {}, {} and {} of {},", *seven, len(report))
-    sure = [row for row in others if not row["doubtful"]]
-    adr("for {} of the {} the right sentence is not", len(others) - found(others), len(others))
-    adr("and {} have two telling words", len(sure))
-    adr("answer {} of them where the sum would answer {}.", right("words", sure), right(TAKEN, sure))
-    flow = right(TAKEN) - right(TAKEN, sure) + right("words", sure)
-    adr("So of the {} a user would see {} answered.", len(others), flow)
+def _compared(says: partial[None], others: Asked) -> None:
+    """All rules, on the questions that one was chosen on."""
+    tune = others.some(lambda row: row["text"].startswith("paraphrase")).count
+    words = "rules on {} questions in 16K and 128K tokens, {} of the tune half and {} about"
+    says(words, others.count, tune, others.count - tune)
+    before, more, after, both, likely, near, every = map(others.right, RULES)
+    says("for the nearest 24, answers {}; for the nearest 48 {};", before, more)
+    says("examples alone {}; the sum of both {};", after, both)
+    says("likelihood after the sentence {};", likely)
+    says("the nearness of vectors {}; all four {}.", near, every)
+    says("alone {}. Against the rule before, by rows,", others.right("words"))
+    says("the sum of both has {:.1f} points more ({:.1f} to {:.1f}),", *others.more(TAKEN, "yes"))
+    says("all four {:.1f} more ({:.1f} to {:.1f});", *others.more("all", "yes"))
+    mean, low, high = others.more("all", TAKEN)
+    words = "{:.1f} more ({:.1f} fewer to {:.1f} more), which does not exclude 0."
+    says(words, mean, -low, high, holds=low <= 0)
 
 
 def _mean(scores: dict[str, float], asked: list[dict[str, Any]]) -> Three:
