@@ -16,11 +16,6 @@ from infinipot.hf.cuda.grouped import Grouped
 WEIGHTS = {"qkv": (6144, 4096), "o": (4096, 4096), "gate and up": (28672, 4096), "down": (4096, 14336)}
 TILES = ((16, 4, 512), (32, 2, 512), (32, 4, 512), (32, 4, 1024), (32, 8, 512), (64, 4, 512))
 """Columns a program computes, groups it reads at a time, programs wanted."""
-ONE_TILES = (
-    (64, 2, 1024), (64, 4, 1024), (128, 1, 2048), (128, 2, 1024), (128, 2, 2048), (128, 4, 1024),
-    (256, 1, 1024), (256, 2, 1024),
-)  # fmt: skip
-"""The same for one token on weights in 4 bits."""
 DOCUMENTS, SLOTS = 64, 4096
 COPIES = 4  # of a weight: more than the cache holds
 
@@ -39,17 +34,16 @@ def _milliseconds(run: Any) -> float:
         return float("inf")
 
 
-def _best(name: str, tiles: Any, alone: bool, run: Any, found: dict[str, Any]) -> tuple[float, Any]:
-    """Milliseconds of a product with the best of these tiles; every tile's are noted."""
-    names = [f"ONE_{one}" if alone else one for one in TILE]
-    before = [getattr(product_kernels, one) for one in names]
+def _best(name: str, run: Any, found: dict[str, Any]) -> tuple[float, Any]:
+    """Milliseconds of a product with the best of all tiles; every tile's are noted."""
+    before = [getattr(product_kernels, one) for one in TILE]
     times = {}
-    for tile in tiles:
-        for one, value in zip(names, tile, strict=True):
+    for tile in TILES:
+        for one, value in zip(TILE, tile, strict=True):
             setattr(product_kernels, one, value)
         times[tile] = _milliseconds(run)
         found[f"{name}, us, tile {tile}"] = 1000 * times[tile] / COPIES
-    for one, value in zip(names, before, strict=True):
+    for one, value in zip(TILE, before, strict=True):
         setattr(product_kernels, one, value)
     best = min(times, key=times.__getitem__)
     return times[best] / COPIES, best
@@ -153,15 +147,15 @@ def times(device: torch.device) -> dict[str, Any]:
     for name, (rows, columns) in WEIGHTS.items():
         for bits in (4, 8):
             copies = [drawn(rows, columns, bits, device) for _ in range(COPIES)]
-            for many in (1, 64) if name == "gate and up" else (1,):
+            for many in (4, 64) if name == "gate and up" else (4,):  # one token: `card_units`
                 x = torch.randn(many, columns, device=device).bfloat16()
 
                 def run(x: torch.Tensor = x, copies: list[Grouped] = copies) -> None:
                     for one in copies:
                         kernels.product(x, one.data, one.scale, one.least, one.group)
 
-                alone, title = many == 1 and bits == 4, f"{name} int{bits} x{many}"
-                ms, tile = _best(title, ONE_TILES if alone else TILES, alone, run, found)
+                title = f"{name} int{bits} x{many}"
+                ms, tile = _best(title, run, found)
                 found[f"{title}, GB/s at best {tile}"] = held(copies[0]) / ms / 1e6
             wide = torch.empty(rows, columns, device=device, dtype=torch.bfloat16)
             one = copies[0]

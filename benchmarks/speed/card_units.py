@@ -54,9 +54,8 @@ FORMS = {
     "head": ((2, 2, True, None, 128), (2, 2, True, 168, 64), (4, 1, True, 128, 64), (4, 2, True, 168, 64)),
 }  # fmt: skip
 """Warps of a program, tiles of 16 rows, whether it reads ahead, registers at most, pairs of bytes at once."""
-PIECES = ((1024, None, True), (1024, 168, True), (512, None, True), (1024, None, False), (2048, None, True))
-PIECES_ALONE = ((64, None, True), (64, None, False))
-"""Slots of a program that attends to 8 bits, registers at most, whether it reads ahead; same for one pot."""
+PIECES, PIECES_ALONE = (256, 512, 1024, 2048), (64, 128)
+"""Slots of a program that attends to 8 bits; the same for one pot."""
 BEYOND_CACHE = 250e6  # bytes that a graph goes through at least
 
 
@@ -166,9 +165,9 @@ def attention(
             attend(at)
 
     what = f"{pots} pots of 8 bits"
-    for piece, most, ahead in PIECES if pots > 1 else PIECES_ALONE:
-        with _set(unit_attention_kernels, PIECE=piece, PROGRAMS=1, REGISTERS=most, AHEAD=ahead):
-            table.add(what, (piece, most, ahead), run, size, len(eight), right)
+    for piece in PIECES if pots > 1 else PIECES_ALONE:
+        with _set(unit_attention_kernels, PIECE=piece, PROGRAMS=1):
+            table.add(what, piece, run, size, len(eight), right)
     if pots > 1:
         return
     where = [[torch.tensor([x.data_ptr()], device=device) for x in pair] for pair in wide]

@@ -13,12 +13,10 @@ from torch import Tensor
 
 from infinipot.core.cuda.units import units
 
-HALF = {torch.bfloat16: tl.bfloat16, torch.float16: tl.float16}
 LEAST_ROWS = 16  # of a product: what the matrix units take
 COLUMNS = 32  # of the output a program computes
 AT_ONCE = 4  # groups that a program reads at a time
 PROGRAMS = 512  # wanted at least, to keep a large chip busy with reading
-ONE_COLUMNS, ONE_AT_ONCE, ONE_PROGRAMS = 64, 2, 1024  # for one row, which the matrix units would waste
 FLOATS_COLUMNS, FLOATS_AT_ONCE, FLOATS_WIDTH = 4, 2, 1024  # for one row and 8-bit floats: numbers in a piece
 FLOATS_SPREAD = True  # x is read once for every column: threads wait for none of the others
 BLOCK = 32  # rows a program unpacks
@@ -71,44 +69,6 @@ def _product(
 
 
 @triton.jit
-def _one_row(
-    fours, words, scale, least, out, columns, width, splits,
-    KIND: tl.constexpr, G: tl.constexpr, LEAST: tl.constexpr, N: tl.constexpr, U: tl.constexpr,
-):  # fmt: skip
-    """The same for one row and 4 bits, eight values to a word, whose x lie in two pieces of four.
-
-    Four bits below the exponent of 128 are the number 128 + value: no conversion is needed, and 128 times the
-    sum of x is taken away again with the least value.
-    """
-    block, split = tl.program_id(0), tl.program_id(1)
-    column, word = block * N + tl.arange(0, N), tl.arange(0, G // 8)
-    total = tl.zeros((N, G // 8), tl.float32)
-    for first in range(split * U, width // G, splits * U):
-        for step in tl.static_range(U):  # independent of each other: all are read before any has arrived
-            group = first + step
-            known = (column < columns) & (group + 0 * column < width // G)
-            at = group * columns + column
-            held = tl.load(words + at.to(tl.int64)[:, None] * (G // 8) + word, mask=known[:, None], other=0)
-            part, amount = tl.zeros((N, G // 8), tl.float32), tl.zeros((G // 8,), tl.float32)
-            for half in tl.static_range(2):
-                from_x = group * (G // 4) + half * (G // 8) + word
-                four = tl.load(fours + from_x, mask=from_x < width // 4, other=0)
-                for byte in tl.static_range(4):
-                    value = (four >> 16 * byte).to(tl.int16).to(KIND, bitcast=True).to(tl.float32)
-                    place = 8 * byte + 4 * half
-                    bits = (held << 16 - place) if place <= 16 else (held >> place - 16)
-                    part += ((bits & 0x000F0000) | 0x43000000).to(tl.float32, bitcast=True) * value[None, :]
-                    amount += value
-            size = tl.load(scale + at, mask=known, other=0.0).to(tl.float32)
-            low_end = -128.0 * size
-            if LEAST:
-                low_end += tl.load(least + at, mask=known, other=0.0).to(tl.float32)
-            total += part * size[:, None] + low_end[:, None] * amount[None, :]
-    to = out + split * columns + column
-    tl.store(to, tl.sum(total, 1).to(out.dtype.element_ty), mask=column < columns)
-
-
-@triton.jit
 def _sum(parts, out, size, splits, N: tl.constexpr):
     """The sum of all splits' parts."""
     at = tl.program_id(0) * N + tl.arange(0, N)
@@ -125,23 +85,15 @@ def product(x: Tensor, data: Tensor, scale: Tensor, least: Tensor | None, group:
     columns, four = data.shape[1], data.dtype == torch.uint8
     if rows == 1 and (fast := units("product")) and fast.knows(x, data):
         return fast.one_token(x, data, scale, least, group)  # type: ignore[no-any-return]  # loaded by name
-    alone = rows == 1 and four and x.data_ptr() % 8 == 0
-    many, one = (COLUMNS, AT_ONCE, PROGRAMS), (ONE_COLUMNS, ONE_AT_ONCE, ONE_PROGRAMS)
-    own, at_once, programs = one if alone else many
-    blocks = triton.cdiv(columns, own)
-    splits = max(1, min(16, programs // blocks, width // group // at_once))
+    blocks = triton.cdiv(columns, COLUMNS)
+    splits = max(1, min(16, PROGRAMS // blocks, width // group // AT_ONCE))
     out = torch.empty(rows, columns, dtype=x.dtype, device=x.device)
     parts = out if splits == 1 else torch.empty(splits, rows, columns, dtype=torch.float32, device=x.device)
-    x, ends = x.contiguous(), scale if least is None else least
-    kinds = {"G": group, "LEAST": least is not None, "N": own, "U": at_once, "num_warps": 4}
-    if alone:
-        read = x.view(torch.int64), data.view(torch.int32), scale, ends
-        _one_row[(blocks, splits)](*read, parts, columns, width, splits, KIND=HALF[x.dtype], **kinds)
-    else:
-        _product[(blocks, splits)](
-            x, data, scale, ends, parts, rows, columns, width, splits,
-            FOUR=four, R=max(LEAST_ROWS, triton.next_power_of_2(rows)), **kinds,
-        )  # fmt: skip
+    _product[(blocks, splits)](
+        x.contiguous(), data, scale, scale if least is None else least, parts, rows, columns, width, splits,
+        G=group, FOUR=four, LEAST=least is not None, R=max(LEAST_ROWS, triton.next_power_of_2(rows)),
+        N=COLUMNS, U=AT_ONCE, num_warps=4,
+    )  # fmt: skip
     if splits > 1:
         _sum[(triton.cdiv(out.numel(), 512),)](parts, out, out.numel(), splits, N=512, num_warps=4)
     return out

@@ -1,9 +1,9 @@
 """Attention on pots in 8 bits, laid out for the matrix units in Gluon.
 
-A program is one warp. Keys and values go from memory into registers as the units take them, 16 bytes a lane,
-and become 16 bits in few packed instructions; nothing passes through shared memory. Which column of a product
-is which dimension does not matter as long as both sides agree, so lanes keep what they loaded: only names of
-axes change on the way (`reshape`, `permute`), and `assert_trivial` holds the compiler to it.
+A program is one warp. The next keys and values are on their way into shared memory while these are worked on;
+lanes take 16 bytes of them as the units want them, and make 16 bits of each in few packed instructions. Which
+column of a product is which dimension does not matter as long as both sides agree, so lanes keep what they
+took: only names of axes change on the way (`reshape`, `permute`); `assert_trivial` holds the compiler to it.
 """
 
 import torch
@@ -19,8 +19,7 @@ from infinipot.core.cuda.attention_kernels import piece_of
 DIM = 128  # of a head, that the layouts below are made for
 BLOCK = 64  # slots that share one turned query
 ROWS = 8  # query heads that share a KV head, at most
-AHEAD = True  # the next keys and values are on their way, into shared memory, while these are worked on
-PIECE, PROGRAMS, REGISTERS = 1024, 2048, None  # slots of one program at most; programs wanted; all registers
+PIECE, PROGRAMS = 512, 4096  # slots of one program at most: more are faster and less exact; programs wanted
 LARGEST = gl.constexpr(127.0)
 LEAST = gl.constexpr(1.1754943508222875e-38)  # the least normal float32: no division by zero
 LOG2E = gl.constexpr(1.4426950408889634)
@@ -50,29 +49,19 @@ lop3.b32 $2, r, 0x00FF00FF, z, 0x6A; lop3.b32 $3, t, 0x00FF00FF, z, 0x6A;
 }""")
 RAISED = gl.constexpr(1152.0)
 
-
-@gluon.constexpr_function
-def _keys_layout(rows: int) -> gl.DistributedLinearLayout:
-    """[rows, 64]: 16 of a row a lane, four lanes a row, eight rows at a time."""
-    registers = [[0, 1], [0, 2], [0, 4], [0, 8]] + ([[8, 0]] if rows == 16 else [])
-    lanes = [[0, 16], [0, 32], [1, 0], [2, 0], [4, 0]]
-    return gl.DistributedLinearLayout(registers, lanes, [], [], [rows, 64])
-
-
-@gluon.constexpr_function
-def _angles_layout() -> gl.DistributedLinearLayout:
-    """[1024]: eight a lane at a time."""
-    return gl.DistributedLinearLayout(
-        [[1], [2], [4], [256], [512]], [[8], [16], [32], [64], [128]], [], [], [1024]
+_ROW, _LANES = [[0, 1], [0, 2], [0, 4], [0, 8]], [[0, 16], [0, 32], [1, 0], [2, 0], [4, 0]]
+# Half a query or key: 16 of a row a lane, four lanes a row, eight rows at a time.
+EIGHT = gl.constexpr(gl.DistributedLinearLayout(_ROW, _LANES, [], [], [8, 64]))
+SIXTEEN = gl.constexpr(gl.DistributedLinearLayout([*_ROW, [8, 0]], _LANES, [], [], [16, 64]))
+# Values: 16 of a row a lane, eight lanes a row, four rows at a time. Angles: eight a lane at a time.
+VALUES = gl.constexpr(
+    gl.DistributedLinearLayout(
+        [*_ROW, [1, 0], [8, 0]], [[2, 0], [4, 0], [0, 16], [0, 32], [0, 64]], [], [], [16, 128]
     )
-
-
-@gluon.constexpr_function
-def _values_layout() -> gl.DistributedLinearLayout:
-    """[16, 128]: 16 of a row a lane, eight lanes a row, four rows at a time."""
-    registers = [[0, 1], [0, 2], [0, 4], [0, 8], [1, 0], [8, 0]]
-    lanes = [[2, 0], [4, 0], [0, 16], [0, 32], [0, 64]]
-    return gl.DistributedLinearLayout(registers, lanes, [], [], [16, 128])
+)
+ANGLES = gl.constexpr(
+    gl.DistributedLinearLayout([[1], [2], [4], [256], [512]], [[8], [16], [32], [64], [128]], [], [], [1024])
+)
 
 
 @gluon.jit
@@ -128,8 +117,13 @@ def _shares(x, of: gl.constexpr):
 
 
 @gluon.jit
-def _round(x, size):
-    return gl.floor(x / gl.maximum(size, LEAST) + 0.5).to(gl.int8)
+def _put(into, scale, slot, a, b, half):
+    """Halves of an entry into its slot, rounded."""
+    size = gl.maximum(gl.max(gl.abs(a), 0), gl.max(gl.abs(b), 0)) / LARGEST
+    to, unit = into + slot.to(gl.int64) * 128 + half, gl.maximum(size, LEAST)
+    gl.store(to, gl.floor(a / unit + 0.5).to(gl.int8))
+    gl.store(to + 64, gl.floor(b / unit + 0.5).to(gl.int8))
+    gl.store(scale + slot, size)
 
 
 @gluon.jit
@@ -154,22 +148,15 @@ def _fresh(
         c, s = gl.load(cos + at), gl.load(sin + at)
         turned_a = a * c + b * s - gl.load(offset + half)
         turned_b = b * c - a * s - gl.load(offset + 64 + half)
-        size = gl.maximum(gl.max(gl.abs(turned_a), 0), gl.max(gl.abs(turned_b), 0)) / LARGEST
-        into = filled.to(gl.int64) * 128 + half
-        gl.store(keys + into, _round(turned_a, size))
-        gl.store(keys + into + 64, _round(turned_b, size))
-        gl.store(key_scale + filled, size)
-        size = gl.maximum(gl.max(gl.abs(va), 0), gl.max(gl.abs(vb), 0)) / LARGEST
-        gl.store(values + into, _round(va, size))
-        gl.store(values + into + 64, _round(vb, size))
-        gl.store(value_scale + filled, size)
+        _put(keys, key_scale, filled, turned_a, turned_b, half)
+        _put(values, value_scale, filled, va, vb, half)
 
 
 @gluon.jit
 def _unit_pieces(
     queries, fresh_keys, fresh_values, keys_at, values_at, key_scale_at, value_scale_at, offset_at,
     cos, sin, near_cos, near_sin, length, sums, tops, totals, scale, slots, pieces,
-    H: gl.constexpr, G: gl.constexpr, P: gl.constexpr, AHEAD: gl.constexpr,
+    H: gl.constexpr, G: gl.constexpr, P: gl.constexpr,
 ):  # fmt: skip
     """One head's piece of values weighted by exp(logit - top), with both; the last piece is the new entry.
 
@@ -181,9 +168,6 @@ def _unit_pieces(
     MMA: gl.constexpr = gl.NVMMADistributedLayout([2, 0], [1, 1], [16, 8])
     FIRST: gl.constexpr = gl.DotOperandLayout(0, MMA, 2)
     SECOND: gl.constexpr = gl.DotOperandLayout(1, MMA, 2)
-    EIGHT: gl.constexpr = _keys_layout(8)
-    SIXTEEN: gl.constexpr = _keys_layout(16)
-    VALUES: gl.constexpr = _values_layout()
     row, piece = gl.program_id(0), gl.program_id(1)  # row: pot and KV head
     pot, head = row // H, row % H
     filled = gl.load(length + pot).to(gl.int32)
@@ -205,7 +189,7 @@ def _unit_pieces(
         return
     slot_k = gl.arange(0, 16, gl.SliceLayout(1, SIXTEEN))[:, None]
     half_k = gl.arange(0, 64, gl.SliceLayout(0, SIXTEEN))[None, :]
-    angle = gl.arange(0, 1024, _angles_layout())
+    angle = gl.arange(0, 1024, ANGLES)
     slot_v = gl.arange(0, 16, gl.SliceLayout(1, VALUES))[:, None]
     column_v = gl.arange(0, 128, gl.SliceLayout(0, VALUES))[None, :]
     zero = gl.zeros([16, 8], gl.float32, MMA)
@@ -215,14 +199,13 @@ def _unit_pieces(
     out, raised = gl.zeros([128, 8], gl.float32, MMA), zero
     end = gl.minimum(gl.minimum((piece + 1) * P, filled), slots)
     from_keys, from_values = keys + slot_k * 128 + half_k, values + slot_v * 128 + column_v
-    if AHEAD:
-        PLAIN: gl.constexpr = gl.SwizzledSharedLayout(1, 1, 1, [1, 0])
-        MIXED: gl.constexpr = gl.SwizzledSharedLayout(16, 1, 8, [1, 0])  # rows begin in different banks
-        near_keys = gl.allocate_shared_memory(gl.int8, [8, 16, 64], PLAIN)
-        near_values = gl.allocate_shared_memory(gl.int8, [4, 16, 128], MIXED)
-        soon = gl.minimum(piece * P, slots - 64).to(gl.int64) * 128
-        _copy(near_keys, from_keys + soon, piece * P < end, 2)
-        _copy(near_values, from_values + soon, piece * P < end, 1)
+    PLAIN: gl.constexpr = gl.SwizzledSharedLayout(1, 1, 1, [1, 0])
+    MIXED: gl.constexpr = gl.SwizzledSharedLayout(16, 1, 8, [1, 0])  # rows begin in different banks
+    near_keys = gl.allocate_shared_memory(gl.int8, [8, 16, 64], PLAIN)
+    near_values = gl.allocate_shared_memory(gl.int8, [4, 16, 128], MIXED)
+    soon = gl.minimum(piece * P, slots - 64).to(gl.int64) * 128
+    _copy(near_keys, from_keys + soon, piece * P < end, 2)
+    _copy(near_values, from_values + soon, piece * P < end, 1)
     for unseen in range(piece * P, end, 64):
         start = gl.minimum(unseen, slots - 64)
         later = gl.minimum(unseen + 64, slots - 64).to(gl.int64) * 128
@@ -235,16 +218,11 @@ def _unit_pieces(
         common_c, common_s = _queries(a * low + b * high, SECOND), _queries(b * low - a * high, SECOND)
         logits = ()
         best = gl.full([16, 8], float("-inf"), gl.float32, MMA)
-        if AHEAD:
-            async_copy.wait_group(1)
+        async_copy.wait_group(1)
         for part in gl.static_range(4):
             place = start + 16 * part
-            if AHEAD:
-                held_a = near_keys.index(2 * part).load(SIXTEEN)
-                held_b = near_keys.index(2 * part + 1).load(SIXTEEN)
-            else:
-                held_a = gl.load(from_keys + place.to(gl.int64) * 128)
-                held_b = gl.load(from_keys + place.to(gl.int64) * 128 + 64)
+            held_a = near_keys.index(2 * part).load(SIXTEEN)
+            held_b = near_keys.index(2 * part + 1).load(SIXTEEN)
             near = 1024 * part + angle
             c, s = _angles(gl.load(near_cos + near), SIXTEEN), _angles(gl.load(near_sin + near), SIXTEEN)
             turned_a, turned_b = gl.inline_asm_elementwise(
@@ -258,31 +236,24 @@ def _unit_pieces(
             found = gl.where(seen, found * gl.load(key_scale + here)[:, None] + common, float("-inf"))
             logits = logits + (found,)  # type: ignore[assignment]  # noqa: RUF005
             best = gl.maximum(best, found)
-        if AHEAD:
-            _copy(near_keys, from_keys + later, unseen + 64 < end, 2)
-            async_copy.wait_group(1)
+        _copy(near_keys, from_keys + later, unseen + 64 < end, 2)
+        async_copy.wait_group(1)
         higher = gl.maximum(top, gl.max(best, 0))
         fade = gl.exp2(top - higher)
         out = out * fade[None, :]
         both, raised = gl.zeros([16, 8], gl.float32, MMA), raised * fade[None, :]
         for part in gl.static_range(4):
             place = start + 16 * part
-            if AHEAD:
-                held = near_values.index(part).load(VALUES)
-            else:
-                held = gl.load(from_values + place.to(gl.int64) * 128)
             size = gl.load(value_scale + place + slot, mask=place + slot < end, other=0.0) * LIFT
             share = gl.exp2(logits[part] - higher[None, :])
             both += share
             share = (share * size[:, None]).to(gl.float16)
             raised += share.to(gl.float32)
-            out = mma_v2(_values(held, FIRST), _shares(share, SECOND), out)
-        if AHEAD:
-            _copy(near_values, from_values + later, unseen + 64 < end, 1)
+            out = mma_v2(_values(near_values.index(part).load(VALUES), FIRST), _shares(share, SECOND), out)
+        _copy(near_values, from_values + later, unseen + 64 < end, 1)
         total = total * fade + gl.sum(both, 0)
         top = higher
-    if AHEAD:
-        async_copy.wait_group(0)
+    async_copy.wait_group(0)
     row_o = gl.arange(0, 128, gl.SliceLayout(1, MMA))[:, None]
     member_o = gl.arange(0, 8, gl.SliceLayout(0, MMA))[None, :]
     to = sums + (kept + member_o) * 128 + (row_o % 8) * 16 + row_o // 8
@@ -296,15 +267,11 @@ def _unit_pieces(
 _NEAR = WeakIdKeyDictionary()  # the first rows of angles in float16 and the units' order, by all cosines
 
 
-def _ordered(angles: Tensor) -> Tensor:
-    return angles[:BLOCK].half().view(4, 2, 8, 4, 4, 2, 2).permute(0, 4, 2, 3, 5, 1, 6).contiguous()
-
-
-def _near(cos: Tensor, sin: Tensor) -> tuple[Tensor, Tensor]:
-    if cos not in _NEAR:
-        _NEAR[cos] = _ordered(cos), _ordered(sin)
-    found: tuple[Tensor, Tensor] = _NEAR[cos]
-    return found
+def _near(*angles: Tensor) -> tuple[Tensor, Tensor]:
+    if angles[0] not in _NEAR:
+        first = (one[:BLOCK].half().view(4, 2, 8, 4, 4, 2, 2) for one in angles)
+        _NEAR[angles[0]] = tuple(one.permute(0, 4, 2, 3, 5, 1, 6).contiguous() for one in first)
+    return _NEAR[angles[0]]  # type: ignore[no-any-return]  # the dictionary is untyped
 
 
 def knows(queries: Tensor, keys: Tensor, slots: int) -> bool:
@@ -325,8 +292,6 @@ def unit_pieces(
     tops, totals = torch.empty(2, many * kv_heads, pieces + 1, ROWS, dtype=torch.float32, device=device)
     _unit_pieces[(many * kv_heads, pieces + 1)](
         queries.contiguous(), keys.contiguous(), values.contiguous(), *at, cos, sin, *_near(cos, sin), length,
-        sums, tops, totals, scale, slots, pieces, H=kv_heads, G=heads // kv_heads, P=piece, AHEAD=AHEAD,
-        num_warps=1,
-        **({} if REGISTERS is None else {"maxnreg": REGISTERS}),
+        sums, tops, totals, scale, slots, pieces, H=kv_heads, G=heads // kv_heads, P=piece, num_warps=1,
     )  # fmt: skip
     return sums, tops, totals

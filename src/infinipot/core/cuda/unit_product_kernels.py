@@ -20,9 +20,9 @@ Form = tuple[int, int, bool, int | None, int]
 """Warps of a program, tiles of 16 columns, whether the next chunk is read ahead, registers at most, and pairs
 of bytes of a row that a warp multiplies at once."""
 MANY_COLUMNS, MANY_GROUPS = 16384, 128
-WIDE: Form = (4, 4, False, None, 128)  # for many columns: tiles share what is prepared of x
-WIDE_EIGHT: Form = (2, 2, True, None, 128)  # the same in 8 bits
-DEEP: Form = (8, 1, True, 128, 64)  # for few columns of many groups
+WIDE: Form = (2, 4, False, None, 128)  # for many columns: tiles share what is prepared of x
+WIDE_EIGHT: Form = (4, 2, True, 168, 64)  # the same in 8 bits
+DEEP: Form = (8, 1, False, 128, 128)  # for few columns of many groups
 SMALL: Form = (4, 1, True, None, 64)  # for few of few: one wave, everything on its way
 FORM: Form | None = None  # this one for every weight, for comparison
 
