@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from functools import partial
 from typing import Any
 
@@ -13,6 +14,9 @@ GB = 1e9
 
 def claimed(says: Says) -> None:
     _today(partial(says, "docs/results.md"))
+    _kernels(
+        partial(says, "docs/adr/0022-pots-of-8-bits.md"), partial(says, "docs/adr/0023-few-bits-on-a-card.md")
+    )
     _served(partial(says, "docs/serving.md"))
 
 
@@ -32,14 +36,70 @@ def _today(says: partial[None]) -> None:
     many = document("card/documents.json")
     words = "64 documents answered at once in bfloat16: {:,.0f} tokens/s, {:.0f}% of what"
     says(words, many["tokens_s"], 100 * many["share_of_bound"])
-    few = document("card/documents-8.json")
-    words = "pots of 8 bits: {:,.0f} tokens/s, {:.0f}% of what half the bytes would allow."
-    says(words, few["tokens_s"], 100 * few["share_of_bound"], holds=few["tokens_s"] < many["tokens_s"])
+    before, step = document("card/documents-8.json"), document("card/steps-8.json")["step_ms"]
+    rate = 64000 / step
+    words = (
+        "takes {:.1f} ms; with pots of 8 bits it takes {:.1f} ms, {:,.0f} tokens/s, {:.0f}% of what half the"
+    )
+    says(words, many["step_ms"], step, rate, 100 * rate / before["bound_tokens_s"])
+    words = "that has since become faster, {:.0f} us a layer instead of {:.0f} by itself"
+    first = _form("64 pots of 8 bits", "(512, None)", "units-first")[0]
+    says(words, _form("64 pots of 8 bits", "(512, None, True)")[0], first)
     small, alone = document("card/small.json"), document("card/decode-int4.json")
     says("reads 1M tokens in {:.1f} s; the card then", small["first_token_s, pot of 16 bits"])
     says("holds {:.2f} GB in all, {:.2f} GB of them weights.", small["card_used_gb"], small["weights_gb"])
     token = alone["decode_ms, pot of 16 bits"]
-    says("A decoded token takes {:.2f} ms:", token, holds=token < both[0]["decode_ms"])
+    words = "A decoded token takes {:.2f} ms, {:.0f}% of bfloat16's, and {:.2f} ms on a pot of 8 bits"
+    says(words, token, 100 * token / both[0]["decode_ms"], alone["decode_ms, pot of 8 bits"])
+
+
+def _form(what: str, form: str, run: str = "units") -> tuple[float, float, float]:
+    """Microseconds, GB/s and relative error of a kernel's form."""
+    (row,) = (
+        text
+        for name, text in document(f"card/{run}.json").items()
+        if name.startswith(what) and text.endswith(f"  {form}")
+    )
+    us, rate, error = re.findall(r"[\d.]+", row)[:3]
+    return float(us), float(rate), float(error)
+
+
+def _kernels(pots: partial[None], products: partial[None]) -> None:
+    many, alone, first = "64 pots of 8 bits", "1 pots of 8 bits", "units-first"
+    read = _form("memory", "read")[1]
+    forms = [_form(many, f"({slots}, None, True)") for slots in (512, 1024, 2048)]
+    words = "{:.0f} us by the kernel without Gluon, {:.0f} us by the first one"
+    pots(words, _form(many, "as it was", first)[0], _form(many, "(512, None)", first)[0])
+    pots("{:.0f} us by today's: {:,.0f} GB/s, where reading alone reaches {:,.0f}.", *forms[0][:2], read)
+    steps = [document(f"card/{name}.json")["step_ms"] for name in ("documents-8", "steps-8", "documents")]
+    pots("of 64 answers took {:.1f} ms with the kernel without Gluon", steps[0])
+    pots("and {:.1f} ms with the first one with it", steps[1])
+    pots("against {:.1f} ms", steps[2])
+    ahead, behind = (_form(alone, f"(64, None, {one})")[0] for one in (True, False))
+    usual = _form("1 pot of 16 bits", "128")[0]
+    pots("A single pot takes {:.1f} us a layer, one of 16 bits {:.1f} us:", ahead, usual)
+    pots("the kernel takes {:.0f} and {:.0f} us", forms[1][0], forms[2][0])
+    pots("error grows from {:.4f} to {:.4f} and {:.4f}:", *(one[2] for one in forms))
+    plain = _form(many, "(1024, None, False)")[0]
+    pots("is worth {:.0f} instead of {:.0f} us for 64 pots", forms[1][0], plain)
+    pots("loses by it, {:.1f} instead of {:.1f} us.", ahead, behind)
+    chosen = {
+        "gate and up int4": "(2, 4, False, None, 128)",
+        "down int4": "(8, 1, False, 128, 128)",
+        "qkv int4": "(4, 1, True, None, 64)",
+        "o int4": "(4, 1, True, None, 64)",
+    }
+    wide, *others = (_form(what, form) for what, form in chosen.items())
+    products("{:.0f} us by a kernel for one", sum(_form(what, "as it was", first)[0] for what in chosen))
+    products("{:.0f} us now.", sum(one[0] for one in (wide, *others)))
+    head = _form("head int8", "(4, 2, True, 168, 64)")[1]
+    words = (
+        "are read at {:,.0f} GB/s, the head in 8 bits at {:,.0f}, where reading alone reaches {:,.0f}; the"
+    )
+    products(words, wide[1], head, read)
+    rates = [one[1] for one in others]
+    products("smaller weights at {:,.0f} to {:,.0f}.", min(rates), max(rates))
+    products("A whole token takes {:.2f} ms", document("card/decode-int4.json")["decode_ms, pot of 16 bits"])
 
 
 def _served(says: partial[None]) -> None:
