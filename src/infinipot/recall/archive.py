@@ -278,8 +278,7 @@ class _Writer:
 
     def __init__(self, archive: Archive, name: str, turn: int | None) -> None:
         self._archive, self._name, self._turn = archive, name, turn
-        self._cutter, self._number, self._start = Cutter(), 0, 0
-        self._waiting: list[str] = []
+        self._cutter, self._number, self._start, self._waiting = Cutter(), 0, 0, list[str]()
 
     def push(self, piece: str) -> None:
         """Take the next piece of the text."""
