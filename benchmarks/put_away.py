@@ -2,8 +2,8 @@
 
     python benchmarks/put_away.py FILE.tar.xz ... --main qwen2.5-coder-1.5b
 
-The main model's grids are `grids/`, those of others `grids-MODEL/`; what was run on the half `tune` is
-`defaults-MODEL/`. A grid that is there already is replaced, the others of its folder stay.
+The main model's grids are `grids/` (or `--folder`), those of others `grids-MODEL/`; what was run on the half
+`tune` is `defaults-MODEL/`. A grid that is there already is replaced, the others of its folder stay.
 """
 
 from __future__ import annotations
@@ -20,22 +20,22 @@ RESULTS = Path(__file__).parents[1] / "docs" / "results"
 TUNE = "-tune"
 
 
-def place(name: str, main: str) -> PurePosixPath | None:
+def place(name: str, main: str, folder: str = "grids") -> PurePosixPath | None:
     """Return where a file of the archive, MODEL/GRID/FILE, belongs below docs/results."""
     model, grid, file = PurePosixPath(name).parts
     if file not in (MANIFEST, ROWS):
         return None
-    folder = "grids" if model == main else f"grids-{model}"
+    folder = folder if model == main else f"{folder}-{model}"
     if grid.endswith(TUNE):
         folder, grid = f"defaults-{model}", grid.removesuffix(TUNE)
     return PurePosixPath(folder, grid, f"{file}.xz" if file == ROWS else file)
 
 
-def put_away(archive: Path, results: Path, main: str) -> Iterator[str]:
+def put_away(archive: Path, results: Path, main: str, folder: str) -> Iterator[str]:
     """Write an archive's grids; yield a line for each."""
     with tarfile.open(archive) as packed:
         for member in packed.getmembers():
-            into, stream = place(member.name, main), packed.extractfile(member)
+            into, stream = place(member.name, main, folder), packed.extractfile(member)
             if into is None or stream is None:
                 continue
             path, data = results / into, stream.read()
@@ -53,10 +53,11 @@ def main(words: Sequence[str] | None = None) -> None:
     )
     parser.add_argument("archives", type=Path, nargs="+")
     parser.add_argument("--main", default="qwen2.5-coder-1.5b", help="model of the main tables")
+    parser.add_argument("--folder", default="grids", help="name of the folder of its grids")
     parser.add_argument("--results", type=Path, default=RESULTS)
     args = parser.parse_args(words)
     for archive in args.archives:
-        for line in put_away(archive, args.results, args.main):
+        for line in put_away(archive, args.results, args.main, args.folder):
             print(line)
 
 

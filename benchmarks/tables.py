@@ -3,8 +3,8 @@
     python benchmarks/tables.py
 
 A place begins with `<!-- keys -->`, say, and ends with `<!-- end of keys -->`; what stands between is made
-anew. `make figures` makes it too and compares. Folders are those of `grids.py` in docs/results: `grids`, and
-`defaults-MODEL` for what was run with `--plan defaults --part tune`.
+anew. `make figures` makes it too and compares. Folders are those of `grids.py` in docs/results: `grids`, of
+earlier code, `report-half` of today's, and `defaults-MODEL` for what was run on the half `tune`.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ RESULTS = ROOT / "docs" / "results"
 PAGE = "docs/results.md"
 MADE: dict[str, Callable[[Path], Iterator[str]]] = {
     "keys": lambda results: keys(results / "grids"),
-    "longbench": lambda results: longbench(results / "grids" / "longbench"),
+    "longbench": lambda results: longbench(results / "report-half/longbench", results / "grids/longbench"),
     "defaults": lambda results: defaults(sorted(results.glob("defaults-*"))),
 }
 

@@ -1,16 +1,19 @@
 """Our own rows as tables of docs/results.md: pass keys, LongBench, and defaults one change at a time.
 
 Works on the folders that `grids.py` makes; yields lines of Markdown. What was not run is not there. Bold: the
-interval of a difference, of ten rows or more, excludes 0.
+interval of a difference, of ten rows or more, excludes 0. A cell that ended before half of its rows were
+computed is left out, and named.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence, Set
 from pathlib import Path
+from statistics import fmean
 
-from infinipot.eval.estimates import FEW, Estimate, estimate, over_tasks
+from infinipot.eval.estimates import FEW, Estimate, estimate, over_tasks, paired
+from infinipot.eval.folder import read_rows
 from infinipot.eval.results import Series, load, part, sections
 from infinipot.eval.tables import joined, values
 from paper.beside import TAILS, difference, told_apart
@@ -93,7 +96,9 @@ class Cells:
         (self.run,) = load([path])[0]
         (section,) = sections([self.run])
         self.section = joined(section)
-        self.series = {one.name: one for one in self.section.series if one.rows}
+        every = {one.name: one for one in self.section.series if one.rows}
+        self.series = {name: one for name, one in every.items() if _enough(one, every.values())}
+        self.left_out = sorted(set(every) - set(self.series))
 
     def pair(self, cell: str, base: str) -> tuple[str, Series, Series] | None:
         """Return a cell and its base with the first tail that both were run with."""
@@ -102,6 +107,15 @@ class Cells:
             if one and other:
                 return tail, one, other
         return None
+
+
+def _enough(one: Series, every: Collection[Series]) -> bool:
+    """Say whether a cell has all rows, or computed half as many itself as any other: copies tell nothing."""
+    return len(one.rows) == max(len(other.rows) for other in every) or 2 * _own(one) >= max(map(_own, every))
+
+
+def _own(one: Series) -> int:
+    return sum("same_as" not in row for row in one.rows)
 
 
 def keys(grids: Path) -> Iterator[str]:
@@ -126,22 +140,26 @@ def _keys(grid: Cells, cell: str, base: str) -> str:
     return f"{sum(scores):.0f} of {len(scores)}{less}{' †' * bool(tail)}"
 
 
-def longbench(path: Path) -> Iterator[str]:
-    """Yield LongBench's tables, the question known and unknown apart, and what they tell."""
+def longbench(path: Path, chosen_on: Path) -> Iterator[str]:
+    """Yield LongBench's tables, the question known and unknown apart, and what they tell.
+
+    Defaults were chosen on the rows of another run, `chosen_on`: differences are told without those too.
+    """
     grid = Cells(path)
-    yield _rows(grid)
+    seen = {row["example"] for row in read_rows(chosen_on)} if chosen_on.exists() else set()
+    yield _rows(grid, seen)
     known = (*LOOKING, *((label, cell, OURS) for label, cell in BLIND))
     unknown = (
         ("InfiniPot", GENERAL, GENERAL),
         ("InfiniPot as printed", "infinipot-paper 4096 general", GENERAL),
         *((label, cell, GENERAL) for label, cell in BLIND),
     )
-    yield from _table("questions known while reading", grid, known)
-    yield from _table("questions unknown", grid, unknown)
-    yield from _table("one thing changed, questions known", grid, CHANGED)
+    yield from _table("questions known while reading", grid, known, seen)
+    yield from _table("questions unknown", grid, unknown, seen)
+    yield from _table("one thing changed, questions known", grid, CHANGED, seen)
 
 
-def _rows(grid: Cells) -> str:
+def _rows(grid: Cells, seen: Set[str]) -> str:
     rows = max((one.rows for one in grid.series.values()), key=len)
     tasks = Counter(row["facts"]["task"] for row in rows)
     counts = ", ".join(f"{name} {count}{'*' * (count < FEW)}" for name, count in tasks.items())
@@ -149,28 +167,52 @@ def _rows(grid: Cells) -> str:
     fit = sum(row.get("cycles") == 0 for row in whole.rows)
     half = part(grid.run)
     which = f"of the half `{half}`" if half != "all" else "of both halves"
-    return (
+    told = (
         f"{len(rows)} rows {which}, {len(tasks)} tasks ({counts}; * enters no mean over tasks). {fit} of "
-        f"them fit the pot of {whole.cell['capacity']:,}.\n"
+        f"them fit the pot of {whole.cell['capacity']:,}."
     )
+    known = sum(row["example"] in seen for row in rows)
+    told += f" {known} are among the rows that defaults were chosen on; {len(rows) - known} are new." * bool(
+        seen
+    )
+    names = "; ".join(f"`{name}`" for name in grid.left_out)
+    return told + f" Left out, with under half of their rows computed: {names}." * bool(names) + "\n"
 
 
-def _table(title: str, grid: Cells, table: Sequence[Row]) -> Iterator[str]:
+def _table(title: str, grid: Cells, table: Sequence[Row], seen: Set[str]) -> Iterator[str]:
+    pairs = [(label, grid.pair(cell, base)) for label, cell, base in table]
+    if not any(found and found[1] is not found[2] for _, found in pairs):
+        return
     wide = sum(len(scores) >= FEW for scores in _by_task(grid, _widest(grid)).values())
-    yield f"| {title} | rows | mean of rows | mean of {wide} tasks | less InfiniPot, by rows |"
-    yield "|---|---|---|---|---|"
+    new = " on new rows alone |" * bool(seen)
+    yield f"| {title} | rows | mean of rows | mean of {wide} tasks | less InfiniPot, by rows |{new}"
+    yield "|---|---|---|---|---|" + "---|" * bool(seen)
     sides: dict[str, list[str]] = {"above": [], "below": [], "level": []}
-    for label, cell, base in table:
-        found = grid.pair(cell, base)
+    for label, found in pairs:
         if not found:
             continue
         tail, one, other = found
         less = None if one is other else difference(one, other)
         if less:
             sides[_side(less)].append(label)
-        told = f"{label}{' †' * bool(tail)} | {len(one.scores())} | {_mean(estimate(one.scores()))}"
-        yield f"| {told} | {_tasks(grid, one)} | {marked(less) if less else ''} |"
+        mean = f"{_mean(estimate(one.scores()))}{_there(one, other)}"
+        told = f"{label}{' †' * bool(tail)} | {len(one.scores())} | {mean}"
+        unseen = f" {_without(seen, one, other) if less else ''} |" * bool(seen)
+        yield f"| {told} | {_tasks(grid, one)} | {marked(less) if less else ''} |{unseen}"
     yield f"\n{_told(sides)}\n"
+
+
+def _there(one: Series, base: Series) -> str:
+    """InfiniPot's mean on the rows of a cell that has fewer."""
+    scores, ours = one.by_example(), base.by_example()
+    both = [ours[name] for name in scores if name in ours]
+    return f"; InfiniPot there {100 * fmean(both):.1f}" if 0 < len(both) < len(ours) else ""
+
+
+def _without(seen: Set[str], one: Series, other: Series) -> str:
+    """A difference on the rows that defaults were not chosen on, and how many they are."""
+    new = {name: score for name, score in one.by_example().items() if name not in seen}
+    return f"{marked(paired(new, other.by_example()))}, {len(new)} rows"
 
 
 def _told(sides: Mapping[str, Sequence[str]]) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +27,7 @@ def kept(folder: Path) -> Path:
     half: dict[str, Any] = {"options": {"part": "report"}}
     grids = folder / "grids"
     recipes = Grid(("infinipot", "truncate"), catalysts=("by-task", "general"))
-    kept_run(grids / "longbench", "longbench", recipes, TEXTS, score, **half)
+    kept_run(folder / "report-half/longbench", "longbench", recipes, TEXTS, score, **half)
     asked = Grid(("infinipot", "ccd"), catalysts=("question", "general"))
     kept_run(grids / "essays-more", "needle", asked, KEYS, score, **half)
     tune: dict[str, Any] = {"options": {"part": "tune"}}
@@ -58,6 +59,32 @@ def test_every_place_gets_its_table_and_the_rest_stays(tmp_path: Path) -> None:
     assert tables.filled(told, tmp_path) == told
 
 
+def test_cells_that_are_mostly_copies_are_left_out_and_rows_of_a_choice_counted_apart(tmp_path: Path) -> None:
+    half: dict[str, Any] = {"options": {"part": "report"}}
+    some = Grid(("infinipot", "truncate", "full", "snapkv"), catalysts=("by-task",))
+    there, place = tmp_path / "report-half/longbench", {name: n for n, (name, _) in enumerate(TEXTS)}
+    kept_run(there, "longbench", some, TEXTS, score, **half)
+    before = Grid(("infinipot",), catalysts=("by-task",))
+    kept_run(tmp_path / "grids/longbench", "longbench", before, TEXTS[:4], score)
+    first_rows = {"full": range(15), "snapkv 4096": range(10)}  # the others are missing
+    rows = [
+        row for row in read_rows(there) if place[row["example"]] in first_rows.get(row["cell"], range(16))
+    ]
+    for row in rows:
+        if row["cell"] == "full" and place[row["example"]] > 5:
+            row["same_as"] = "truncate 4096"
+    (there / "rows.jsonl").write_text("".join(f"{json.dumps(row)}\n" for row in rows))
+    told = tables.filled("<!-- longbench --><!-- end of longbench -->", tmp_path)
+    assert "4 are among the rows that defaults were chosen on; 12 are new. Left out, with under" in told
+    assert "of their rows computed: `full`.\n" in told
+    assert "whole cache" not in told
+    assert (
+        "| SnapKV (holds the whole prompt first) | 10 | 20.0 (5.7 to 51.0); InfiniPot there 100.0 |" in told
+    )
+    assert "**, 12 rows |" in told.partition("| truncated to the pot | 16 |")[2]
+    assert "questions unknown" not in told
+
+
 def test_a_page_without_places_is_left_alone(tmp_path: Path) -> None:
     assert tables.filled("nothing is made here", tmp_path) == "nothing is made here"
 
@@ -71,6 +98,7 @@ def test_packed_rows_are_put_where_the_tables_look_for_them(
         kept_run(tmp_path / "out" / model / grid, "toy", usual, TEXTS, score, **half)
     grids.pack(tmp_path / "out", tmp_path / "rows.tar.xz")
     put_away.main([str(tmp_path / "rows.tar.xz"), "--main", "qwen", "--results", str(tmp_path / "docs")])
+    assert str(put_away.place("qwen/longbench/rows.jsonl", "qwen", "half")) == "half/longbench/rows.jsonl.xz"
     assert "grids/longbench: 16 rows" in capsys.readouterr().out
     for folder, name in (("qwen/longbench", "grids"), ("qwen/longbench-tune", "defaults-qwen")):
         there = tmp_path / "docs" / name / "longbench"
