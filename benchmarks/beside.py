@@ -5,14 +5,15 @@
 The models differ, so levels are not compared, but differences are: what a recipe has more or less than
 another one on the same texts. Ours are by rows with their interval. They agree with the paper's where they
 exclude 0 on its side, contradict it where they exclude 0 on the other, and else these rows do not tell.
-Folders beside that of the grids, GRIDS-MODEL, are further models' (`grids.py --plan models`).
+Folders beside that of the grids, GRIDS-MODEL, are further models' (`grids.py --plan models`). Where
+`--today` has all rows of a cell, Tables 1 and 7 have those; the other cells are of the grids, earlier code.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 from infinipot.eval.results import Series, load, sections
@@ -28,7 +29,10 @@ Made by `python benchmarks/beside.py` from the paper's numbers (`benchmarks/pape
 rows; `make figures` makes it again and compares. The paper has LLaMA-3-8B and Mistral-7B, ours is
 `qwen2.5-coder-1.5b` out of a 4-bit GGUF file, so levels differ and differences are compared. *Agrees*: our
 interval excludes 0 on the paper's side. *Contradicts*: on the other side. *Not told apart*: it has 0 in it.
+Rows of `qwen2.5-coder-1.5b` are of earlier code where nothing else is said, both halves of LongBench.
 """
+TODAY = "Today's code, the half `report`, {rows} rows; a text's end is treated alike (`--tail fill`)."
+EARLIER = "Recipes without all of these rows yet, with InfiniPot as it was then: earlier code, both halves."
 HELD = """\
 Remade with every number in [How it works](how-it-works.md#seeing-it): the catalyst's gain over CCD agrees;
 that CCD alone is as poor as the window does not. Novelty parts the pots cycle by cycle as in the paper, but
@@ -45,6 +49,7 @@ ENDS = {
 }
 OTHERS = ("truncated", "whole", "window")
 STEPS = "StreamingLLM and H2O: ours drop 256 entries at a time."
+OURS = "infinipot 4096{tail} by-task"
 TABLE_1 = {
     "PT-8K": "full",
     "SE-27K": "self-extend",
@@ -52,13 +57,13 @@ TABLE_1 = {
     "TR-4K": "truncate 4096",
     "SirLLM-4K": "sirllm 4096{tail}",
     "TOVA-4K": "tova 4096{tail}",
-    "InfiniPot-4K": "infinipot 4096{tail} by-task",
+    "InfiniPot-4K": OURS,
 }
 LLAMA_2 = {
     "TR-2K": "truncate 4096",
     "Streaming-2K": "streaming-llm 4096 step=256{steps}",
     "H2O-2K": "h2o 4096 step=256{steps}",
-    "InfiniPot-2K": "infinipot 4096{tail} by-task",
+    "InfiniPot-2K": OURS,
 }
 TABLE_2 = {
     "CaP-P": "infinipot 4096{tail} padding",
@@ -82,7 +87,7 @@ TABLE_4 = {
     "InfiniPot": "infinipot 4096{tail} question",
 }
 TABLE_7 = {
-    "InfiniPot": "infinipot 4096{tail} by-task",
+    "InfiniPot": OURS,
     "truncated": "truncate 4096",
     "whole": "full",
     "window": "swa 4096 step=256{steps}",
@@ -90,15 +95,20 @@ TABLE_7 = {
 MODEL = "qwen2.5-coder-1.5b"
 
 
-def page(grids: Path = RESULTS / "grids", bench: Path = RESULTS / "bench-llama-3-8b-h200.json") -> str:
+def page(
+    grids: Path = RESULTS / "grids",
+    bench: Path = RESULTS / "bench-llama-3-8b-h200.json",
+    today: Path = RESULTS / "report-half",
+) -> str:
     """Return the whole page."""
     longbench, noise = _ours(grids / "longbench", TABLE_1), _ours(grids / "passkey", TABLE_4)
+    whole = _ours(today / "longbench", {"InfiniPot": OURS}).whole()
     parts = {
-        "Table 1: LongBench": _table_1(longbench),
+        "Table 1: LongBench": _table_1(longbench, whole),
         "Table 2: catalysts": _grouped("table2", "CaP-G", longbench.series(TABLE_2)),
         "Table 3: novelty and catalyst": _grouped("table3", "50%", longbench.series(TABLE_3)),
         "Table 4: pass keys": keys(noise.series(TABLE_4)),
-        "Table 7: other models": _models(grids),
+        "Table 7: other models": _models(grids, whole),
         "The same recipes on other models": other_models(_further(grids)),
         "Figures 2 and 3: what the pot holds": [HELD],
         "Figure 6: memory budgets": budgets(longbench),
@@ -111,11 +121,27 @@ def page(grids: Path = RESULTS / "grids", bench: Path = RESULTS / "bench-llama-3
     return "\n".join(lines).rstrip().replace("\n\n\n", "\n\n") + "\n"
 
 
-def _table_1(ours: Ours) -> Iterator[str]:
-    yield from against("LLaMA-3, 4K", "InfiniPot-4K", PAPER["table1"], ours.series(TABLE_1))
-    llama = ours.series(LLAMA_2)
-    yield from against("LLaMA-2, 2K; ours 4K", "InfiniPot-2K", PAPER["table1_llama2"], llama, STEPS)
-    yield from by_task(PAPER["table1"], ours.series(TABLE_1))
+def _table_1(earlier: Ours, today: Ours) -> Iterator[str]:
+    new = set(today.series({cell: cell for cell in (*TABLE_1.values(), *LLAMA_2.values())}))
+    rows = max((len(one.rows) for one in today.cells.values()), default=0)
+    yield TODAY.format(rows=rows) + "\n"
+    yield from _longbench(today, lambda cell: cell in new)
+    yield EARLIER + "\n"
+    yield from _longbench(earlier, lambda cell: cell not in new or cell == OURS)
+
+
+def _longbench(ours: Ours, chosen: Callable[[str], bool]) -> Iterator[str]:
+    """Yield Table 1 for some of our cells: averages of both of the paper's models, then task by task."""
+    first, second = (
+        {label: cell for label, cell in table.items() if chosen(cell)} for table in (TABLE_1, LLAMA_2)
+    )
+    paper, llama = PAPER["table1"], PAPER["table1_llama2"]
+    told = {label: numbers for label, numbers in paper.items() if label in first}
+    yield from against("LLaMA-3, 4K", "InfiniPot-4K", told, ours.series(first))
+    less = {label: numbers for label, numbers in llama.items() if label in second}
+    note = STEPS if any("step" in cell for cell in second.values()) else ""
+    yield from against("LLaMA-2, 2K; ours 4K", "InfiniPot-2K", less, ours.series(second), note)
+    yield from by_task(told, ours.series(first))
 
 
 def _grouped(table: str, base: str, ours: Mapping[str, Series]) -> Iterator[str]:
@@ -123,20 +149,24 @@ def _grouped(table: str, base: str, ours: Mapping[str, Series]) -> Iterator[str]
     yield from by_group(PAPER[table], ours)
 
 
-def _models(grids: Path) -> Iterator[str]:
+def _models(grids: Path, today: Ours) -> Iterator[str]:
     yield "| model | InfiniPot less truncated | less whole cache | less sliding window |"
     yield "|---|---|---|---|"
     for name, rows in PAPER["table7"].items():
         gaps = (rows["infinipot"][-1] - rows[one][-1] if one in rows else None for one in OTHERS)
         yield f"| {name} | {' | '.join('–' if gap is None else f'{gap:+.2f}' for gap in gaps)} |"
+    yield _model(f"`{MODEL}`, 4K, today's code", today)
     for folder in (grids, *_further(grids)):
-        ours = _ours(
-            folder / "longbench", TABLE_1 if folder == grids else {"InfiniPot": TABLE_7["InfiniPot"]}
-        )
-        base, *others = (ours.series(TABLE_7).get(label) for label in TABLE_7)
-        gaps = (worded(difference(base, one)) if base and one else "–" for one in others)
-        name = folder.name[len(grids.name) + 1 :] or MODEL
-        yield f"| ours, `{name}`, 4K, by rows | {' | '.join(gaps)} |"
+        ours = _ours(folder / "longbench", TABLE_1 if folder == grids else {"InfiniPot": OURS})
+        name = folder.name[len(grids.name) + 1 :]
+        yield _model(f"`{name}`, 4K" if name else f"`{MODEL}`, 4K, earlier code", ours)
+
+
+def _model(name: str, ours: Ours) -> str:
+    """One of our models' rows of Table 7."""
+    base, *others = (ours.series(TABLE_7).get(label) for label in TABLE_7)
+    gaps = (worded(difference(base, one)) if base and one else "–" for one in others)
+    return f"| ours, {name}, by rows | {' | '.join(gaps)} |"
 
 
 def _further(grids: Path) -> list[Path]:
@@ -155,9 +185,12 @@ def main(words: Sequence[str] | None = None) -> None:
     )
     parser.add_argument("--grids", type=Path, default=RESULTS / "grids", help="folder that grids.py made")
     parser.add_argument("--bench", type=Path, default=RESULTS / "bench-llama-3-8b-h200.json")
+    parser.add_argument(
+        "--today", type=Path, default=RESULTS / "report-half", help="another, of today's code"
+    )
     parser.add_argument("--out", type=Path, default=ROOT / "docs" / "paper.md")
     args = parser.parse_args(words)
-    args.out.write_text(page(args.grids, args.bench), "utf-8")
+    args.out.write_text(page(args.grids, args.bench, args.today), "utf-8")
     print(args.out)
 
 

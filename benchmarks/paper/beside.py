@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import tomllib
 from collections.abc import Iterator, Mapping, Sequence
+from copy import copy
 from pathlib import Path
 from statistics import fmean
 from typing import Any
@@ -34,6 +35,12 @@ class Ours:
         steps = "" if self.tail else FILLED
         names = {label: cell.format(tail=self.tail, steps=steps) for label, cell in cells.items()}
         return {label: self.cells[name] for label, name in names.items() if name in self.cells}
+
+    def whole(self) -> Ours:
+        """Return the same with those cells alone that have all rows."""
+        most, found = max(len(one.rows) for one in self.cells.values()), copy(self)
+        found.cells = {name: one for name, one in self.cells.items() if len(one.rows) == most}
+        return found
 
 
 def verdict(theirs: float, ours: Estimate | None) -> str:

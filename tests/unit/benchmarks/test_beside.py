@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
 import beside
 from infinipot.eval.estimates import Estimate
+from infinipot.eval.folder import read_rows
 from infinipot.eval.grid import Grid
 from paper.beside import PAPER, verdict
 from paper.models import other_models
@@ -37,6 +39,26 @@ def test_the_paper_s_averages_are_those_of_its_cells() -> None:
 def test_the_page_in_the_docs_is_what_the_script_makes() -> None:
     page = Path(__file__).parents[3] / "docs" / "paper.md"
     assert page.read_text("utf-8") == beside.page()
+
+
+def test_cells_of_today_s_code_are_taken_where_they_have_all_rows_and_the_others_are_of_earlier_code(
+    tmp_path: Path,
+) -> None:
+    recipes = Grid(("infinipot", "truncate", "full"), catalysts=("by-task",))
+    asked = [(f"qasper/{n}", {"task": "qasper"}) for n in range(12)]
+    there = tmp_path / "longbench"
+    kept_run(there, "longbench", recipes, asked, lambda cell, name, facts: 0.5)
+    rows = [row for row in read_rows(there) if (row["cell"], row["example"]) != ("full", "qasper/11")]
+    (there / "rows.jsonl").write_text("".join(f"{json.dumps(row)}\n" for row in rows))
+    page = beside.page(today=tmp_path)
+    new, _, earlier = page.partition("## Table 2")[0].partition("Recipes without all of these rows yet")
+    assert "Today's code, the half `report`, 12 rows" in new
+    assert "| TR-4K | 37.20 | 50.0 | -4.30 | +0.0 (0.0 to 0.0) | not told apart |" in new
+    assert "| TR-2K | 31.24 | 50.0 |" in new
+    assert "PT-8K" not in new
+    assert "| PT-8K | 42.91 |" in earlier
+    assert "TR-4K" not in earlier
+    assert "today's code, by rows | +0.0 (0.0 to 0.0) | – | – |" in page
 
 
 def test_another_model_s_tables_keep_the_question_known_and_unknown_apart(tmp_path: Path) -> None:
