@@ -69,8 +69,15 @@ def test_copied_rows_are_what_each_cell_makes_alone(tmp_path: Path, tail: str) -
     assert sum(row["example"] in ("story-0", "story-1") for row in copied) > 2 * len(RECIPES)
     assert all(counted[row["cell"], row["example"]] == (row["cycles"], row["entries"]) for row in copied)
     assert not any("self-extend" in (row["cell"], row["same_as"]) for row in copied)
-    general = [row for row in copied if row["cell"].startswith("infinipot ") and "general" in row["cell"]]
-    assert {"story-0", "story-1", "story-2", "story-4"} <= {row["example"] for row in general}
+    (name,) = {
+        row["cell"] for row in shared if row["cell"].startswith("infinipot ") and "general" in row["cell"]
+    }
+    general = {row["example"] for row in copied if row["cell"] == name}
+    first = {
+        row["example"] for row in copied if row["same_as"] == name
+    }  # which cell is, hangs on the process
+    assert {"story-2", "story-4"} <= general
+    assert {"story-0", "story-1"} <= general | first
 
 
 def test_a_recipe_by_another_name_is_the_same_work(tmp_path: Path) -> None:
