@@ -4,6 +4,7 @@ import sys
 
 from infinipot.common.extras import needed_for
 from infinipot.errors import InfiniPotError
+from infinipot.hf.light import own_process
 
 
 def run() -> None:
@@ -15,4 +16,5 @@ def run() -> None:
             from infinipot.cli import main
     except InfiniPotError as error:
         sys.exit(f"infinipot: {error}")
+    own_process()
     main.run()

@@ -12,6 +12,7 @@ from infinipot.cli.expand import Given
 from infinipot.cli.screen import note, sign_of_life
 from infinipot.common.extras import needed_for
 from infinipot.errors import ConfigError, InputError
+from infinipot.hf.light import import_transformers
 from infinipot.models import catalog
 from infinipot.models.cache import Pull
 from infinipot.recipes.option import Option
@@ -36,6 +37,7 @@ def open_engine(given: Given, dtype: str | None = None, fused: bool = False) -> 
     from infinipot.cli.models import draw_pull
 
     with sign_of_life(f"loading {title(given['model'])}") as sign:
+        import_transformers(given["device"])
         from infinipot.engine import open_engine
 
         def pull(progress: Pull) -> None:

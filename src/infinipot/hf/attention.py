@@ -7,7 +7,6 @@ attention is taken on the way. No model code is patched.
 
 from typing import Any
 
-import torch
 from torch import Tensor, nn
 from transformers import AttentionInterface, AttentionMaskInterface
 from transformers.masking_utils import sdpa_mask
@@ -15,11 +14,12 @@ from transformers.masking_utils import sdpa_mask
 from infinipot.core.attention import LogitSpec, attend, attend_masked
 from infinipot.core.pot import Pot
 from infinipot.core.rows import Rows
+from infinipot.hf.light import uncompiled
 
 NAME = "infinipot"
 
 
-@torch.compiler.disable  # type: ignore[untyped-decorator]  # it changes the pot: not for the compiler
+@uncompiled  # it changes the pot
 def infinipot_attention(
     module: nn.Module,
     query: Tensor,

@@ -2,13 +2,13 @@
 
 from typing import Any
 
-import torch
 from torch import Tensor
 from transformers.cache_utils import Cache, CacheLayerMixin
 
 from infinipot.core.pot import Pot
 from infinipot.core.rows import Rows
 from infinipot.core.window_layer import WindowLayer
+from infinipot.hf.light import uncompiled
 
 
 class PotCache(Cache):  # type: ignore[misc]  # transformers is untyped
@@ -18,7 +18,7 @@ class PotCache(Cache):  # type: ignore[misc]  # transformers is untyped
         super().__init__(layers=[_Layer(pot, index) for index in range(len(pot.layers))])
         self.pot = pot
 
-    @torch.compiler.disable  # type: ignore[untyped-decorator]  # it changes the pot: not for the compiler
+    @uncompiled  # it changes the pot
     def update(
         self, key_states: Tensor, value_states: Tensor, layer_idx: int, *_: Any, **__: Any
     ) -> tuple[Tensor, Tensor]:

@@ -24,6 +24,7 @@ from infinipot.hf import attention
 from infinipot.hf.cache import PotCache
 from infinipot.hf.cuda.modules import FEW as FEW_ON_CARD
 from infinipot.hf.cuda.modules import GroupedHead, unrounded_inputs
+from infinipot.hf.light import compiles
 from infinipot.hf.meaning import SentenceModel, sentence_model
 from infinipot.hf.packed.blocks import TURN, Blocks, slices
 from infinipot.hf.packed.modules import FEW, PackedHead, packed_bytes
@@ -33,6 +34,7 @@ from infinipot.hf.rope import frequencies, key_factors, still
 PROBE_STEPS, PROBED, PROBES = 7, 8, 3  # positions between two probed keys; tokens of a probed text; texts
 FIRST, COMMON = 4, 60  # tokens that `key_offsets` leaves out, and takes
 HEAD_PART = 4_000_000  # weights of a packed head at a time: bounds the logits of a chunk that exist at once
+SAME, PLAIN = 0.02, 0.1  # relative error that is none, and of a whole text's hidden states
 STEPPED = 0.05  # relative error of keys that steps may have: inputs of products are rounded to 8 bits
 CARD_PART = 32_000_000  # the same on a card
 
@@ -116,7 +118,7 @@ class HFModel:
                 return self.steps.run(tokens, places, pot, pot.layers[0].rotation.frequencies)
         # A rare shape is not worth compiling for, where layers are compiled at all: what is compiled for it
         # runs compiled, nothing new is compiled. Captured rows are powers of two.
-        rare = count not in pot.lengths or many & (many - 1) > 0
+        rare = compiles() and (count not in pot.lengths or many & (many - 1) > 0)
         stance: Any = partial(torch.compiler.set_stance, "eager_on_recompile") if rare else nullcontext
         with self._turn, still(self.decoder, self.config, pot.max_position), stance():
             out = self.decoder(
@@ -159,17 +161,7 @@ class HFModel:
         the same at any position, so keys at positions 0 and 7 may differ in nothing but their rotation.
         """
         wanted = frequencies(self.decoder, self.config, PROBE_STEPS + 1)
-        ends = self.vocabulary // 8, self.vocabulary * 7 // 8
-        some = torch.linspace(*ends, PROBED * PROBES, dtype=torch.float32).long().view(PROBED, PROBES).T
-        some = some.to(self.device)
-        self.model.set_attn_implementation("eager")
-        own = self.decoder(input_ids=some, use_cache=False).last_hidden_state
-        attention.register()
-        self.model.set_attn_implementation(attention.NAME)
-        ours = self.decoder(input_ids=some, use_cache=False).last_hidden_state
-        # A model in 16 bits may make last bits large on one text (its own ways of computing differ as much).
-        near = min(zip(ours, own, strict=True), key=lambda pair: (isnan(e := _error(*pair)), e))
-        _same(*near, "its attention is not plain causal attention", most=0.1)
+        self._probe_attention()
         token = torch.ones(1, 1, dtype=torch.long, device=self.device)
         here, far = _Recorder(), _Recorder()
         out = self.decoder(input_ids=token, past_key_values=here, use_cache=True)
@@ -183,6 +175,23 @@ class HFModel:
         self.steps = self._same_steps(token, at, far.keys, wanted)
         logits = self.model(input_ids=token, use_cache=False).logits
         _same(self.logits(out.last_hidden_state), logits, "its output head is not a known one")
+
+    def _probe_attention(self) -> None:
+        """Switch to our attention; refuse a model whose hidden states are then others in every text tried."""
+        ends, errors = (self.vocabulary // 8, self.vocabulary * 7 // 8), []
+        some = torch.linspace(*ends, PROBED * PROBES, dtype=torch.float32).long().view(PROBED, PROBES).T
+        attention.register()
+        # A model in 16 bits may make last bits large on one text (its own ways of computing differ as much).
+        for text in some.to(self.device)[:, None]:
+            found = []
+            for name in ("eager", attention.NAME):
+                self.model.set_attn_implementation(name)
+                found.append(self.decoder(input_ids=text, use_cache=False).last_hidden_state)
+            errors.append(_error(found[1], found[0]))
+            if errors[-1] < PLAIN:
+                return
+        least = min(errors, key=lambda error: (isnan(error), error))
+        raise _unsupported("its attention is not plain causal attention", least)
 
     def _same_steps(
         self, token: Tensor, at: Tensor, keys: dict[int, Tensor], ropes: list[Tensor]
@@ -237,10 +246,14 @@ def _obstacle(model: Any) -> str:
     return ""
 
 
-def _same(found: Tensor, wanted: Tensor, otherwise: str, most: float = 0.02) -> None:
+def _same(found: Tensor, wanted: Tensor, otherwise: str) -> None:
     error = _error(found, wanted)
-    if not error < most:  # bf16 rounding is 0.3%; a wrong rotation is off by 100%; NaN is refused too
-        raise ModelError(f"this model is not supported: {otherwise} (relative error {error:.2f})")
+    if not error < SAME:  # bf16 rounding is 0.3%; a wrong rotation is off by 100%; NaN is refused too
+        raise _unsupported(otherwise, error)
+
+
+def _unsupported(why: str, error: float) -> ModelError:
+    return ModelError(f"this model is not supported: {why} (relative error {error:.2f})")
 
 
 def _error(found: Tensor, wanted: Tensor) -> float:

@@ -202,3 +202,20 @@ def test_attention_that_is_not_plain_is_refused(monkeypatch: pytest.MonkeyPatch)
         HFModel(model)
     monkeypatch.undo()
     register()
+
+
+def test_one_text_on_which_a_model_differs_from_itself_does_not_refuse_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    real, seen = infinipot_attention, []
+
+    def other(module, query, key, value, mask, **options):
+        seen.append(query.shape[2])
+        first = len(seen) <= module.config.num_hidden_layers  # of the layers on the first text
+        return real(module, query, key, value * (1.5 if first else 1.0), mask, **options)
+
+    monkeypatch.setattr("infinipot.hf.attention.infinipot_attention", other)
+    model = HFModel(copy.deepcopy(build("llama-2")))
+    monkeypatch.undo()
+    register()
+    assert seen.count(8) == 2 * model.config.num_hidden_layers  # a second text was tried, and no third
