@@ -68,23 +68,25 @@ class PotLayer:
         self._write(keys, values, end)
         self.clock += count
         self.fill, self.tokens = end, self.tokens + count
-        return self.keys[:, :, :end], self.values[:, :, :end]
+        return self.keys.narrow(2, 0, end), self.values.narrow(2, 0, end)
 
     def _write(self, keys: Tensor, values: Tensor, end: int) -> None:
         fast = kernels(keys.device)
         if fast and fast.serves(keys, self.keys) and values.shape == keys.shape:
             fast.append(keys, values, [getattr(self, column.name) for column in SLOTS], self.clock, self.fill)
             return
-        self.keys[:, :, self.fill : end] = keys
-        self.values[:, :, self.fill : end] = values
+        count = end - self.fill
+        self.keys.narrow(2, self.fill, count).copy_(keys)
+        self.values.narrow(2, self.fill, count).copy_(values)
         self._number(end)
 
     def _number(self, end: int) -> None:
         """Fill the numbers beside new slots, up to `end`."""
-        count = end - self.fill
-        self.source[:, :, self.fill : end] = self.clock + torch.arange(count, device=self.clock.device)
+        count = end - self.fill  # narrow: an answer's tokens come one by one, and each layer has its columns
+        places = self.clock if count == 1 else self.clock + torch.arange(count, device=self.clock.device)
+        self.source.narrow(2, self.fill, count).copy_(places)
         for name in STARTING_AT_ZERO:
-            getattr(self, name)[:, :, self.fill : end] = 0
+            getattr(self, name).narrow(2, self.fill, count).zero_()
 
     def write_at(self, place: Tensor, keys: Tensor, values: Tensor) -> tuple[Tensor, Tensor]:
         """Write one entry [1, Hkv, 1, D] at place [1], uncounted; return the keys and values of all slots."""
@@ -153,6 +155,8 @@ class PotLayer:
 
     def trim(self, count: int) -> None:
         """Forget the last `count` entries."""
+        if not count:
+            return
         self.fill, self.tokens = self.fill - count, self.tokens - count
         self.clock -= count
 

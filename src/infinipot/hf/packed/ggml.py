@@ -24,6 +24,7 @@ PACKAGE = "pywhispercpp"
 ALIGNMENT = 32  # of every pointer
 FLOAT, INTEGER = 0, 26  # ggml's numbers of float32 and int32
 NODES = 32  # of a graph
+WORTH = 250_000  # multiplications an operation that are worth another thread, where waiting threads sleep
 GRAPH_BYTES = 64 * 1024  # tensors and nodes of one graph, without their data
 UNPACK = {  # the formats, by ggml's number, and what their functions are called by
     2: "q4_0",
@@ -64,7 +65,7 @@ _SIGNATURES: dict[str, tuple[Any, ...]] = {  # the result, then the arguments
     "ggml_rms_norm": (c_void_p, c_void_p, c_void_p, c_float),
     "ggml_reshape_3d": (c_void_p, c_void_p, c_void_p, *(c_int64,) * 3),
     "ggml_rope_ext": (c_void_p, *(c_void_p,) * 4, *(c_int,) * 3, *(c_float,) * 6),
-    "ggml_silu": (c_void_p, c_void_p, c_void_p),
+    "ggml_swiglu_split": (c_void_p, c_void_p, c_void_p, c_void_p),
     "ggml_new_graph_custom": (c_void_p, c_void_p, c_size_t, c_bool),
     "ggml_build_forward_expand": (None, c_void_p, c_void_p),
     "ggml_backend_cpu_init": (c_void_p,),
@@ -85,7 +86,7 @@ class Ggml:
         opened = [ctypes.CDLL(str(file), mode=ctypes.RTLD_GLOBAL) for file in files]
         self._functions = {name: _bound(opened, name) for name in _SIGNATURES}
         self._backend = self["ggml_backend_cpu_init"]()
-        self._threads = 0
+        self._threads = self._computing = 0  # torch's, and those of the last graph
         self._pool: ThreadPoolExecutor | None = None
         self.lock = Lock()  # one product at a time: a graph's buffers and the backend's are its own
 
@@ -93,9 +94,12 @@ class Ggml:
         """A function of ggml's."""
         return self._functions[name]
 
-    def compute(self, graph: int) -> None:
-        """Run a graph, on as many threads as torch uses."""
+    def compute(self, graph: int, most: int) -> None:
+        """Run a graph, on as many threads as torch uses, but no more than `most`."""
         self._follow_torch()
+        if (wanted := min(self._threads, most)) != self._computing:
+            self["ggml_backend_cpu_set_n_threads"](self._backend, wanted)
+            self._computing = wanted
         if self["ggml_backend_graph_compute"](self._backend, graph) != 0:
             raise MemoryError("ggml had no memory for a product")
 
@@ -116,7 +120,6 @@ class Ggml:
 
     def _follow_torch(self) -> None:
         if (wanted := torch.get_num_threads()) != self._threads:
-            self["ggml_backend_cpu_set_n_threads"](self._backend, wanted)
             self._pool = ThreadPoolExecutor(wanted) if wanted > 1 else None
             self._threads = wanted
 
@@ -129,9 +132,11 @@ class Graph:
         self._context = ggml["ggml_init"](_Params(GRAPH_BYTES, None, True))
         self._graph = ggml["ggml_new_graph_custom"](self._context, NODES, False)
         self._held: list[Tensor] = []  # what the graph points to
+        self._weights = self._operations = self._rows = 0
 
     def tensor(self, kind: int, shape: Sequence[int], data: Tensor) -> int:
         """Return a tensor [out, in] of this format on existing memory."""
+        self._weights += shape[0] * shape[1]
         made: int = self._ggml["ggml_new_tensor_2d"](self._context, kind, shape[1], shape[0])
         return self._placed(made, data)
 
@@ -145,6 +150,7 @@ class Graph:
 
     def apply(self, name: str, *inputs: float, out: Tensor) -> int:
         """Add an operation whose result is written to `out`."""
+        self._operations, self._rows = self._operations + 1, max(self._rows, len(out))
         made = self._placed(self._ggml[name](self._context, *inputs), out)
         self._ggml["ggml_build_forward_expand"](self._graph, made)
         return made
@@ -159,8 +165,8 @@ class Graph:
         return made
 
     def run(self) -> None:
-        """Compute."""
-        self._ggml.compute(self._graph)
+        """Compute; little work on few threads, which wait for each other after every operation."""
+        self._ggml.compute(self._graph, max(1, self._weights * self._rows // (WORTH * self._operations)))
 
 
 def aligned(data: Tensor) -> Tensor:

@@ -188,11 +188,10 @@ class PackedMlp(nn.Module):
     def _graph(self, rows: int, kernels: Ggml) -> tuple[Graph, Tensor, Tensor]:
         graph, given = Graph(kernels), buffer("gated", 0, rows, self.weights[0].width)
         gate, up, down = (graph.tensor(one.kind, one.shape, one.data) for one in self.weights)
-        wide = [buffer("gated", number, rows, self.weights[0].shape[0]) for number in (1, 2, 3, 4)]
-        out, x = buffer("gated", 5, rows, self.weights[2].shape[0]), graph.input(given)
-        bent = graph.apply("ggml_silu", graph.apply("ggml_mul_mat", gate, x, out=wide[0]), out=wide[1])
-        gated = graph.apply("ggml_mul", bent, graph.apply("ggml_mul_mat", up, x, out=wide[2]), out=wide[3])
-        graph.apply("ggml_mul_mat", down, gated, out=out)
+        wide = [buffer("gated", number, rows, self.weights[0].shape[0]) for number in (1, 2, 3)]
+        out, x = buffer("gated", 4, rows, self.weights[2].shape[0]), graph.input(given)
+        both = [graph.apply("ggml_mul_mat", one, x, out=wide[at]) for at, one in enumerate((gate, up))]
+        graph.apply("ggml_mul_mat", down, graph.apply("ggml_swiglu_split", *both, out=wide[2]), out=out)
         return graph, given, out
 
 

@@ -64,11 +64,11 @@ class Steps:
         factors[0] = _factors(frequencies)
         residual[:rows] = self.decoder.embed_tokens(tokens)[:, 0]
         *before, last = self._graphs[size]
+        queries, keys, values = (one[:rows].view(rows, -1, 1, self.size) for one in heads)
+        spec, attended = LogitSpec(self.scale), attended[:rows].view(queries.shape)
         for index, graph in enumerate(before):
             self._compute(graph)
-            queries, keys, values = (one[:rows].view(rows, -1, 1, self.size) for one in heads)
-            seen = pot.append(index, keys, values)
-            attended[:rows] = pot.attend(index, queries, *seen, LogitSpec(self.scale)).reshape(rows, -1)
+            attended.copy_(pot.attend(index, queries, *pot.append(index, keys, values), spec))
         self._compute(last)
         return out[:rows, None].clone()
 
@@ -139,9 +139,8 @@ class _Draft:
 
     def gated(self, x: int, weights: tuple[Blocks, ...]) -> int:
         gate, up, down = weights
-        bent = self.graph.apply("ggml_silu", self.product(x, gate), out=self.wide(gate.shape[0]))
-        both = self.graph.apply("ggml_mul", bent, self.product(x, up), out=self.wide(gate.shape[0]))
-        return self.product(both, down)
+        both = self.product(x, gate), self.product(x, up)
+        return self.product(self.graph.apply("ggml_swiglu_split", *both, out=self.wide(gate.shape[0])), down)
 
 
 def _factors(frequencies: Tensor) -> Tensor:
