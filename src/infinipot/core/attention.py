@@ -14,6 +14,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from infinipot.core.cuda.dispatch import fused, kernels
+from infinipot.core.mixed_attention import attend_mixed
 from infinipot.core.rope import Rotation
 from infinipot.core.scores import softcapped, wide_products
 
@@ -24,11 +25,15 @@ ROWS = 512  # queries a block of the banded path, which bounds its mask and logi
 
 @dataclass(frozen=True)
 class LogitSpec:
-    """How a layer's attention logits are made: their scale, the window of keys they see, their soft limit."""
+    """How a layer's attention logits are made: their scale, the window of keys they see, their soft limit.
+
+    mixed  many tokens on a CPU may be multiplied in bfloat16.
+    """
 
     scale: float
     window: int | None = None
     softcap: float | None = None
+    mixed: bool = False
 
 
 def attend(queries: Tensor, keys: Tensor, values: Tensor, spec: LogitSpec) -> Tensor:
@@ -37,6 +42,8 @@ def attend(queries: Tensor, keys: Tensor, values: Tensor, spec: LogitSpec) -> Te
         return _banded(queries, keys, values, spec)
     if queries.shape[2] == 1:
         return _one(queries, keys, values, spec.scale)
+    if spec.mixed and queries.shape[2] >= MANY:
+        return attend_mixed(queries, keys, values, spec.scale)
     whole = _split if queries.device.type == "cpu" else lower_right
     return whole(queries, keys, values, spec.scale)
 

@@ -4,6 +4,7 @@ Large temporaries are never made: catalyst queries and vocabulary rows go in blo
 """
 
 from collections.abc import Callable, Iterable
+from math import log2
 
 import torch
 import torch.nn.functional as F
@@ -15,6 +16,7 @@ from infinipot.core.cuda.dispatch import fused
 QUERY_BLOCK = 64
 VOCAB_LOGITS = 25_000_000  # logits that exist at once: 100 MB in float32, whatever the vocabulary
 DEVICE_LOGITS = 50_000_000  # on an accelerator, in their own type: no more than gate and up take together
+TWOS = log2(torch.e)
 TILE = 128  # tokens an accelerator multiplies at once: 514 would cost as much as 640
 
 
@@ -102,23 +104,26 @@ def novelty(
 
 
 def novelty_by_parts(
-    hidden: Tensor, targets: Tensor, parts: Iterable[tuple[int, Tensor]], softcap: float | None = None
+    targets: Tensor, parts: Iterable[tuple[int, Tensor]], softcap: float | None = None
 ) -> Tensor:
-    """`novelty` with a head that comes in parts: the first row of each, and rows [n, H] valid until the next.
+    """`novelty` of targets [...] from logits that come in parts, which are used up.
 
-    Every part is used for all tokens, so that a head that is unpacked part by part is unpacked once.
+    A part is its first row of the vocabulary and logits [T, n] of all tokens, valid until the next: so a head
+    that is unpacked part by part is unpacked once.
     """
-    flat, wanted = hidden.reshape(-1, hidden.shape[-1]), targets.reshape(-1).to(hidden.device)
-    exact = torch.promote_types(flat.dtype, torch.float32)
-    top = torch.full((len(flat),), float("-inf"), dtype=exact, device=flat.device)
-    total, picked = torch.zeros_like(top), torch.zeros_like(top)
-    for start, rows in parts:
-        logits = softcapped((flat @ rows.T).to(exact), softcap)  # [T, n]
+    wanted, top = targets.reshape(-1), torch.empty(0)
+    total = picked = top
+    for start, given in parts:
+        logits = softcapped(given.to(torch.promote_types(given.dtype, torch.float32)), softcap)
+        if not len(top):
+            wanted, top = wanted.to(logits.device), logits.new_full((len(wanted),), float("-inf"))
+            total, picked = torch.zeros_like(top), torch.zeros_like(top)
         place = wanted - start
-        inside = (place >= 0) & (place < len(rows))
-        own = logits.gather(1, place.clamp(0, len(rows) - 1)[:, None])[:, 0]
+        inside = (place >= 0) & (place < logits.shape[1])
+        own = logits.gather(1, place.clamp(0, logits.shape[1] - 1)[:, None])[:, 0]
         picked = torch.where(inside, own, picked)
         higher = torch.maximum(top, logits.amax(1))
-        total = total * (top - higher).exp() + logits.sub_(higher[:, None]).exp_().sum(1)
+        # exp2 takes a fifth of the time of exp on a CPU
+        total = total * (top - higher).exp() + logits.sub_(higher[:, None]).mul_(TWOS).exp2_().sum(1)
         top = higher
     return (top + total.log() - picked).view(targets.shape)

@@ -34,7 +34,8 @@ def infinipot_attention(
 ) -> tuple[Tensor, None]:
     """Attention output [B, Q, Hq, Dv]; shows queries and keys to the pot, if there is one."""
     scale = query.shape[-1] ** -0.5 if scaling is None else scaling
-    index, spec = int(getattr(module, "layer_idx", 0)), LogitSpec(scale, sliding_window, softcap)
+    index, mixed = int(getattr(module, "layer_idx", 0)), bool(getattr(module, "mixed", False))
+    spec = LogitSpec(scale, sliding_window, softcap, mixed)
     if attention_mask is not None:
         out = attend_masked(query, key, value, scale, attention_mask, softcap)
         if isinstance(pot, Pot):

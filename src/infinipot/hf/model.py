@@ -26,7 +26,7 @@ from infinipot.hf.cuda.modules import FEW as FEW_ON_CARD
 from infinipot.hf.cuda.modules import GroupedHead, unrounded_inputs
 from infinipot.hf.light import compiles
 from infinipot.hf.meaning import SentenceModel, sentence_model
-from infinipot.hf.packed.blocks import TURN, Blocks, slices
+from infinipot.hf.packed.blocks import TURN
 from infinipot.hf.packed.modules import FEW, PackedHead, packed_bytes
 from infinipot.hf.packed.steps import Steps
 from infinipot.hf.rope import frequencies, key_factors, still
@@ -133,17 +133,22 @@ class HFModel:
             logits: Tensor = self.head(hidden)
         return logits if self.softcap is None else torch.tanh(logits / self.softcap) * self.softcap
 
-    def head_parts(self, count: int) -> Iterable[tuple[int, Tensor]] | None:
-        """Return the head's rows some at a time, where they are packed and so many tokens want them."""
-        if isinstance(self.head, GroupedHead) and count > FEW_ON_CARD and self.head.bias is None:
-            return self.head.parts(CARD_PART)
-        if count <= FEW or not isinstance(self.head, PackedHead) or self.head.linear.bias is not None:
-            return None
-        return self._parts(self.head.blocks)
+    def head_parts(self, hidden: Tensor) -> Iterable[tuple[int, Tensor]] | None:
+        """Return logits [T, n] of hidden states [B, T, H] for some rows of the vocabulary at a time.
 
-    def _parts(self, head: Blocks) -> Iterator[tuple[int, Tensor]]:
+        With the first row of each; where the head is packed and so many tokens want it, else None.
+        """
+        flat = hidden.reshape(-1, hidden.shape[-1])
+        if isinstance(self.head, GroupedHead) and len(flat) > FEW_ON_CARD and self.head.bias is None:
+            return ((start, flat @ rows.T) for start, rows in self.head.parts(CARD_PART))
+        if len(flat) <= FEW or not isinstance(self.head, PackedHead) or self.head.linear.bias is not None:
+            return None
+        return self._parts(self.head, flat)
+
+    @torch.no_grad()
+    def _parts(self, head: PackedHead, flat: Tensor) -> Iterator[tuple[int, Tensor]]:
         with self._turn:  # until the last part was used
-            yield from slices(head, HEAD_PART)
+            yield from head.parts(flat, HEAD_PART)
 
     def named_weights(self) -> Iterable[tuple[str, Tensor]]:
         """Return the weights by name, for a fingerprint."""

@@ -233,9 +233,9 @@ class PotSession:
 
     def _surprise(self, hidden: Tensor, targets: Tensor) -> Tensor:
         """-log p [B, n] of targets after hidden states, with the head in parts where it comes so."""
-        parts = getattr(self.model, "head_parts", lambda _: None)(targets.numel())
+        parts = getattr(self.model, "head_parts", lambda _: None)(hidden)
         if parts is not None:
-            return novelty_by_parts(hidden, targets, parts, getattr(self.model, "softcap", None))
+            return novelty_by_parts(targets, parts, getattr(self.model, "softcap", None))
         return novelty(hidden, targets, self.model.logits, self.model.vocabulary)
 
     def keep_pace(self, last: bool = False) -> None:

@@ -122,3 +122,21 @@ def test_grouped_attention_is_self_extend(new: int, seen: int, window: int, grou
     share = logits.masked_fill(places > at[:, None], -torch.inf).softmax(-1)
     wanted = share @ values.repeat_interleave(3, 1)
     torch.testing.assert_close(found, wanted, atol=1e-5, rtol=1e-5)
+
+
+@pytest.mark.parametrize(("new", "old"), [(256, 0), (300, 77), (384, 500)])
+def test_products_in_bfloat16_are_near_the_exact_attention(new: int, old: int) -> None:
+    source = torch.Generator().manual_seed(new)
+    queries = torch.randn(2, 6, new, 16, generator=source)
+    keys, values = (torch.randn(2, 2, old + new, 16, generator=source) for _ in range(2))
+    keys += 300 * torch.randn(2, 2, 1, 16, generator=source)  # as Qwen's: what all keys have in common
+    found = attend(queries, keys, values, LogitSpec(0.25, mixed=True))
+    wanted = attend(queries.double(), keys.double(), values.double(), LogitSpec(0.25))
+    assert not torch.equal(found, attend(queries, keys, values, LogitSpec(0.25)))
+    assert (found - wanted).norm() / wanted.norm() < 0.01
+
+
+def test_few_tokens_are_exact_whatever_products_are_mixed() -> None:
+    queries, keys = torch.randn(1, 4, 40, 16), torch.randn(1, 2, 90, 16)
+    exact, mixed = (attend(queries, keys, keys, LogitSpec(0.25, mixed=way)) for way in (False, True))
+    assert torch.equal(exact, mixed)

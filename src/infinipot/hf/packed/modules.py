@@ -13,7 +13,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from infinipot.hf.packed import ggml
-from infinipot.hf.packed.blocks import Blocks, block_size, scratched, slices, slowly_unpacked
+from infinipot.hf.packed.blocks import ALIGNED, Blocks, block_size, scratched, slices, slowly_unpacked
 from infinipot.hf.packed.ggml import Ggml, Graph
 from infinipot.hf.packed.integers import inputs, product
 
@@ -133,6 +133,13 @@ def round_many(decoder: nn.Module) -> int:
     return len(found)
 
 
+def mix_attention(decoder: nn.Module) -> None:
+    """Let a decoder's attention multiply many tokens in bfloat16."""
+    for module in decoder.modules():
+        if hasattr(module, "layer_idx"):
+            module.mixed = True  # type: ignore[assignment]  # torch types a module's attributes so
+
+
 def packed_bytes(model: nn.Module) -> int:
     """Return the bytes of all packed weights of a model; what an embedding and a head share counts once."""
     linears = [module for module in model.modules() if isinstance(module, PackedLinear)]
@@ -213,6 +220,7 @@ class PackedHead(nn.Module):
     def __init__(self, blocks: Blocks, bias: Tensor | None) -> None:
         super().__init__()
         self.blocks, self.linear = blocks, PackedLinear(Shared([blocks], "head"), 0, bias)
+        self.rounds = False  # novelty in 8 bits
 
     def forward(self, x: Tensor) -> Tensor:
         """Logits [..., V]."""
@@ -225,6 +233,15 @@ class PackedHead(nn.Module):
         if self.linear.bias is not None:
             exact = exact + self.linear.bias[places]
         return logits.scatter(-1, places, exact)  # a copy: logits may be kept
+
+    def parts(self, x: Tensor, most: int) -> Iterator[tuple[int, Tensor]]:
+        """Yield where rows of the vocabulary begin, `most` weights at a time, and logits of x [n, k]."""
+        if not self.rounds:
+            yield from ((first, x @ rows.T) for first, rows in slices(self.blocks, most))
+            return
+        given, step = inputs(x), max(ALIGNED, most // self.blocks.width // ALIGNED * ALIGNED)
+        for first in range(0, len(self.blocks.data), step):
+            yield first, product(given, self.blocks.span(first, first + step), "gate")
 
 
 def likeliest(logits: Tensor, count: int, group: int = 128) -> Tensor:

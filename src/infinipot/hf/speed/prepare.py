@@ -9,7 +9,7 @@ from torch import nn
 from infinipot.errors import ConfigError, check
 from infinipot.hf.model import HFModel
 from infinipot.hf.packed.integers import has_vnni
-from infinipot.hf.packed.modules import round_many
+from infinipot.hf.packed.modules import PackedHead, mix_attention, round_many
 from infinipot.hf.speed.joint import join
 from infinipot.hf.speed.products import has_bfloat16, has_onednn, pack
 from infinipot.models.memory import trim
@@ -57,11 +57,23 @@ def use_threads(count: int | None) -> None:
         torch.set_num_threads(count)
 
 
+def _round(model: HFModel) -> bool:
+    """Let many tokens be multiplied in fewer bits, as far as this processor and the model's weights go."""
+    if not has_vnni():
+        return False
+    if isinstance(model.head, PackedHead):
+        model.head.rounds = True
+    wide = bool(round_many(model.decoder))
+    if wide and has_bfloat16():
+        mix_attention(model.decoder)
+    return wide
+
+
 def prepare(model: HFModel, mixed: bool = False, fused: bool = False, packed: bool = False) -> str:
     """Make the model fast; return the name of what it computes in."""
     name = str(model.model.dtype).removeprefix("torch.")
     if model.obstacle or (packed and model.device.type != "cuda"):
-        return MIXED if mixed and not model.obstacle and has_vnni() and round_many(model.decoder) else name
+        return MIXED if mixed and not model.obstacle and _round(model) else name
     if model.device.type == "cuda":  # products in few bits are joint already, and are left alone by `join`
         fuse(model.decoder) if fused else join(model.decoder)
     elif model.device.type == "cpu" and name == "float32" and has_onednn():

@@ -102,12 +102,12 @@ def test_few_and_many_tokens_are_multiplied_as_the_obvious_way_does():
 def test_novelty_by_parts_of_the_head_is_novelty():
     model = HFModel(pair("int8")[0])
     hidden, targets = torch.randn(1, 90, 128), torch.randint(0, 320, (1, 90))
-    parts = list(model.head.parts(3000))
-    assert len(parts) > 3
-    found = novelty_by_parts(hidden, targets, parts)
+    assert len(list(model.head.parts(3000))) > 3
+    found = novelty_by_parts(targets, ((at, hidden[0] @ rows.T) for at, rows in model.head.parts(3000)))
     assert torch.allclose(found, novelty(hidden, targets, model.logits, 320), atol=1e-4)
-    assert model.head_parts(90) is not None
-    assert model.head_parts(1) is None
+    whole = novelty_by_parts(targets, model.head_parts(hidden))
+    assert torch.allclose(whole, found, atol=1e-4)
+    assert model.head_parts(hidden[:, :1]) is None
 
 
 def test_random_weights_are_drawn_one_by_one():

@@ -8,7 +8,15 @@ from torch import nn
 
 from infinipot.hf.packed import ggml, integers, modules
 from infinipot.hf.packed.blocks import packed, slowly_unpacked, unpacked
-from infinipot.hf.packed.modules import FEW, PackedLinear, PackedMlp, Shared, round_many
+from infinipot.hf.packed.modules import (
+    FEW,
+    PackedHead,
+    PackedLinear,
+    PackedMlp,
+    Shared,
+    mix_attention,
+    round_many,
+)
 
 pytestmark = [
     pytest.mark.skipif(isinstance(ggml.find(), str), reason=f"no ggml: {ggml.find()}"),
@@ -94,3 +102,22 @@ def test_modules_round_many_tokens_once_they_are_told_to(monkeypatch: pytest.Mon
 def test_the_instructions_can_be_reported_absent(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(integers.ABSENT, "1")
     assert not integers.has_vnni()
+
+
+@pytest.mark.parametrize("rounds", [False, True])
+def test_a_head_in_parts_has_every_row_of_the_vocabulary_once(rounds: bool) -> None:
+    head, x = PackedHead(packed(torch.randn(300, 256), 14), None), torch.randn(70, 256)
+    head.rounds = rounds
+    parts = [(first, logits.clone()) for first, logits in head.parts(x, 64 * 256)]
+    assert [first for first, _ in parts] == [0, 64, 128, 192, 256]
+    found, wanted = torch.cat([logits for _, logits in parts], 1), x @ unpacked(head.blocks).T
+    assert error(found, wanted) < NEAR
+    assert (error(found, wanted) > 1e-4) == rounds
+
+
+def test_attention_modules_are_told_to_multiply_in_bfloat16() -> None:
+    attention, other = nn.Linear(2, 2), nn.Linear(2, 2)
+    attention.layer_idx = 0
+    mix_attention(nn.ModuleList([attention, other]))
+    assert attention.mixed
+    assert not hasattr(other, "mixed")
