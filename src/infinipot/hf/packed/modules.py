@@ -220,7 +220,7 @@ class PackedHead(nn.Module):
     def __init__(self, blocks: Blocks, bias: Tensor | None) -> None:
         super().__init__()
         self.blocks, self.linear = blocks, PackedLinear(Shared([blocks], "head"), 0, bias)
-        self.rounds = False  # novelty in 8 bits
+        self.rounds: torch.dtype | None = None  # what inputs and weights are rounded to for novelty
 
     def forward(self, x: Tensor) -> Tensor:
         """Logits [..., V]."""
@@ -236,8 +236,10 @@ class PackedHead(nn.Module):
 
     def parts(self, x: Tensor, most: int) -> Iterator[tuple[int, Tensor]]:
         """Yield where rows of the vocabulary begin, `most` weights at a time, and logits of x [n, k]."""
-        if not self.rounds:
-            yield from ((first, x @ rows.T) for first, rows in slices(self.blocks, most))
+        if self.rounds != torch.int8:
+            kind = self.rounds or torch.float32
+            x = x.to(kind)
+            yield from ((at, F.linear(x, rows.to(kind)).float()) for at, rows in slices(self.blocks, most))
             return
         given, step = inputs(x), max(ALIGNED, most // self.blocks.width // ALIGNED * ALIGNED)
         for first in range(0, len(self.blocks.data), step):
