@@ -20,6 +20,7 @@ from infinipot.hf.packed.integers import inputs, product
 FEW = 64  # tokens up to which ggml's kernels are the faster ones
 INNER = 2048  # columns of a gated module's wide activations that exist at a time, and as many rows of weights
 WIDE = 1024  # columns of its narrowest weight from which a decoder may round to 8 bits: small ones lose more
+LARGE = 128  # dimensions of a head whose attention is faster in bfloat16: at 64 softmax takes what is won
 LIKELY = 64  # next tokens whose logits are computed in float32
 _buffers: dict[tuple[str, int, int, int], Tensor] = {}  # of graphs: layers take turns, so they share
 
@@ -46,14 +47,14 @@ class Shared:
         self._seen: Tensor | None = None  # the input of `_parts`
         self._parts: list[Tensor] = []
         self._left = 0  # products of it that were not asked for yet
-        self.rounds = False  # many tokens in 8 bits
+        self.rounds: torch.dtype | None = None  # what products of many tokens are rounded to
 
     def output(self, x: Tensor, index: int) -> Tensor:
         """The product [..., out] of x [..., in] with the weight of this index."""
         rows = x.shape[:-1].numel()
         found = None if rows > FEW else ggml.find()
-        if not (isinstance(found, Ggml) or (rows > FEW and self.rounds)):
-            return exactly(x, self.weights[index])
+        if not (isinstance(found, Ggml) or (rows > FEW and self.rounds == torch.int8)):
+            return by_torch(x, self.weights[index], self.rounds if rows > FEW else None)
         if self._seen is not x:
             flat = x.reshape(rows, -1)
             self._parts = self._few(flat, found) if isinstance(found, Ggml) else self._rounded(flat)
@@ -120,23 +121,24 @@ class PackedEmbedding(nn.Module):
         return rows if self.scale is None else rows * self.scale
 
 
-def round_many(decoder: nn.Module) -> int:
-    """Let a decoder of wide weights multiply many tokens in 8 bits; return how many modules do so."""
+def round_many(decoder: nn.Module, kind: torch.dtype) -> bool:
+    """Let a decoder round products of many tokens to `kind`; 8 bits are for wide weights alone."""
     found: list[Shared | PackedMlp] = []
     for module in decoder.modules():
         if isinstance(module, (PackedLinear, PackedMlp)):
             found.append(module.shared if isinstance(module, PackedLinear) else module)
-    if min((one.weights[0].width for one in found), default=0) < WIDE:
-        return 0
+    narrowest = min((one.weights[0].width for one in found), default=0)
+    if not found or (kind == torch.int8 and narrowest < WIDE):
+        return False
     for one in found:
-        one.rounds = True
-    return len(found)
+        one.rounds = kind
+    return True
 
 
 def mix_attention(decoder: nn.Module) -> None:
-    """Let a decoder's attention multiply many tokens in bfloat16."""
+    """Let a decoder's attention multiply many tokens in bfloat16, where heads are large enough to gain."""
     for module in decoder.modules():
-        if hasattr(module, "layer_idx"):
+        if getattr(module, "head_dim", 0) >= LARGE:
             module.mixed = True  # type: ignore[assignment]  # torch types a module's attributes so
 
 
@@ -159,7 +161,7 @@ class PackedMlp(nn.Module):
         super().__init__()
         self.inner, self.weights = inner, (gate, up, down)
         self._graphs: dict[int, tuple[Graph, Tensor, Tensor]] = {}
-        self.rounds = False  # many tokens in 8 bits
+        self.rounds: torch.dtype | None = None  # what products of many tokens are rounded to
 
     def forward(self, x: Tensor) -> Tensor:
         """As the plain module; valid until the next call."""
@@ -179,17 +181,18 @@ class PackedMlp(nn.Module):
 
     def _many(self, x: Tensor) -> Tensor:
         gate, up, down = self.weights
-        out = ggml.floats(len(x), down.shape[0]).zero_()
-        given = inputs(x) if self.rounds else None
+        out, kind = ggml.floats(len(x), down.shape[0]).zero_(), self.rounds or torch.float32
+        given = inputs(x) if kind == torch.int8 else None
+        x = x if given is not None else x.to(kind)
         for first, last in _spans(down.width, block_size(down.kind)[0]):
             if given is not None:
                 wide = F.silu(product(given, gate.span(first, last), "gate"), inplace=True)
                 wide.mul_(product(given, up.span(first, last), "up"))
                 out.add_(product(inputs(wide), down.columns(first, last), "down"))
                 continue
-            wide = F.silu(x @ scratched(gate.span(first, last)).T, inplace=True)
-            wide.mul_(x @ scratched(up.span(first, last)).T)
-            out.addmm_(wide, scratched(down.columns(first, last)).T)
+            wide = F.silu(F.linear(x, scratched(gate.span(first, last)).to(kind)), inplace=True)
+            wide.mul_(F.linear(x, scratched(up.span(first, last)).to(kind)))
+            out.add_(F.linear(wide, scratched(down.columns(first, last)).to(kind)))
         return out
 
     def _graph(self, rows: int, kernels: Ggml) -> tuple[Graph, Tensor, Tensor]:
@@ -265,10 +268,11 @@ def _spans(width: int, block: int) -> Iterator[tuple[int, int]]:
     return ((first, min(first + step, width)) for first in range(0, width, step))
 
 
-def exactly(x: Tensor, weight: Blocks) -> Tensor:
-    """The product [..., out] in float32, some rows of the weight unpacked at a time."""
-    flat = x.reshape(-1, weight.width)
+def by_torch(x: Tensor, weight: Blocks, kind: torch.dtype | None = None) -> Tensor:
+    """The product [..., out] in float32, or rounded to `kind`, some rows of the weight unpacked at a time."""
+    flat = x.reshape(-1, weight.width).to(kind or torch.float32)
     out = ggml.floats(len(flat), weight.shape[0])
     for start, rows in slices(weight):
-        torch.mm(flat, rows.T, out=out[:, start : start + len(rows)])
+        into = out[:, start : start + len(rows)]
+        into.copy_(F.linear(flat, rows.to(kind))) if kind else torch.mm(flat, rows.T, out=into)
     return out.view(*x.shape[:-1], -1)

@@ -60,14 +60,15 @@ def use_threads(count: int | None) -> None:
 def _round(model: HFModel) -> bool:
     """Let many tokens be multiplied in fewer bits, as far as this processor and the model's weights go.
 
-    A narrow model has novelty alone in bfloat16: products in 8 bits cost it more.
+    8 bits cost a model of narrow weights more; bfloat16 costs little.
     """
-    wide = has_vnni() and bool(round_many(model.decoder))
+    ways = [kind for kind, there in ((torch.int8, has_vnni), (torch.bfloat16, has_bfloat16)) if there()]
+    kind = next((kind for kind in ways if round_many(model.decoder, kind)), None)
     if isinstance(model.head, PackedHead):
-        model.head.rounds = torch.int8 if wide else torch.bfloat16 if has_bfloat16() else None
-    if wide and has_bfloat16():
+        model.head.rounds = kind
+    if kind and torch.bfloat16 in ways:
         mix_attention(model.decoder)
-    return wide
+    return kind is not None
 
 
 def prepare(model: HFModel, mixed: bool = False, fused: bool = False, packed: bool = False) -> str:

@@ -80,7 +80,10 @@ def test_the_largest_values_do_not_overflow() -> None:
     assert error(found, x @ slowly_unpacked(weight).T) < 1e-3
 
 
-def test_modules_round_many_tokens_once_they_are_told_to(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("kind", [torch.bfloat16, torch.int8])
+def test_modules_round_many_tokens_once_they_are_told_to(
+    kind: torch.dtype, monkeypatch: pytest.MonkeyPatch
+) -> None:
     gate, up, down = (packed(torch.randn(*shape) / 16, 12) for shape in ((512, 256), (512, 256), (256, 512)))
     shared = Shared([gate, up], "a")
     first, second = (PackedLinear(shared, index, None) for index in (0, 1))
@@ -88,10 +91,10 @@ def test_modules_round_many_tokens_once_they_are_told_to(monkeypatch: pytest.Mon
     model, x = nn.ModuleList([first, second, mlp]), torch.randn(1, FEW + 6, 256)
     exact = [module(x).clone() for module in (first, second, mlp)]
     few = first(x[:, :FEW]).clone()
-    assert round_many(model) == 0  # too narrow
+    assert not round_many(model, torch.int8)  # too narrow
     assert torch.equal(mlp(x), exact[2])
     monkeypatch.setattr(modules, "WIDE", 256)
-    assert round_many(model) == 3
+    assert round_many(model, kind)
     for module, wanted in zip((first, second, mlp), exact, strict=True):
         found = module(x)
         assert not torch.equal(found, wanted)
@@ -116,8 +119,9 @@ def test_a_head_in_parts_has_every_row_of_the_vocabulary_once(rounds: torch.dtyp
 
 
 def test_attention_modules_are_told_to_multiply_in_bfloat16() -> None:
-    attention, other = nn.Linear(2, 2), nn.Linear(2, 2)
-    attention.layer_idx = 0
-    mix_attention(nn.ModuleList([attention, other]))
+    attention, small, other = (nn.Linear(2, 2) for _ in range(3))
+    attention.head_dim, small.head_dim = 128, 64
+    mix_attention(nn.ModuleList([attention, small, other]))
     assert attention.mixed
+    assert not hasattr(small, "mixed")
     assert not hasattr(other, "mixed")

@@ -27,6 +27,7 @@ from infinipot.hf.packed.gguf_index import Index
 from infinipot.hf.packed.hub import load_rounded
 from infinipot.hf.packed.integers import has_vnni
 from infinipot.hf.packed.modules import PackedEmbedding, PackedHead, PackedLinear, PackedMlp, PackedNorm
+from infinipot.hf.speed.products import has_bfloat16
 from infinipot.models import memory
 from infinipot.reading.sampling import Generation
 from infinipot.recipes.recipe import Recipe
@@ -136,11 +137,18 @@ def test_engine_reads_and_says_how_weights_are_held(quantised: Path) -> None:
 
 @needs_ggml
 @pytest.mark.skipif(not has_vnni(), reason="needs a processor with AVX-512 VNNI")
-def test_a_chunk_is_rounded_where_the_processor_multiplies_8_bits(quantised: Path, monkeypatch) -> None:
-    assert open_engine(str(quantised), device="cpu").dtype == "float32"  # too narrow
-    monkeypatch.setattr(modules, "WIDE", 32)
+@pytest.mark.parametrize("wide", [False, True])
+def test_a_chunk_is_rounded_where_the_processor_multiplies_few_bits(
+    wide: bool, quantised: Path, monkeypatch
+) -> None:
+    if wide:
+        monkeypatch.setattr(modules, "WIDE", 32)
     exact, rounded = (open_engine(str(quantised), device="cpu", dtype=dtype) for dtype in ("float32", "auto"))
-    assert (exact.dtype, rounded.dtype) == ("float32", "mixed")
+    kind = torch.int8 if wide else torch.bfloat16 if has_bfloat16() else None
+    assert (exact.dtype, rounded.dtype) == ("float32", "mixed" if kind else "float32")
+    assert (exact.model.head.rounds, rounded.model.head.rounds) == (None, kind)
+    if kind is None:
+        return
     hidden = []
     for one in (exact, rounded):
         reader = one.reader(Recipe.named(capacity=200, format=one.format))
