@@ -76,7 +76,8 @@ def _left_out() -> Iterator[None]:
     found, stand_in = find_spec(COMPILER), ModuleType(COMPILER)
     # Modules of the compiler that are named alone are the real ones.
     stand_in.__path__ = list(found.submodule_search_locations or ()) if found else []
-    vars(stand_in).update(dict.fromkeys(DECORATORS, _undecorated))
+    for name in DECORATORS:
+        setattr(stand_in, name, _undecorated)
     available, hidden = torch.distributed.is_available, dict[str, Any]({COMPILER: stand_in})
     hidden |= {} if UNUSED in sys.modules else {UNUSED: None}  # None: as if it were not installed
     sys.modules.update(hidden)
