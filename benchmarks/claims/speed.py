@@ -20,6 +20,7 @@ def claimed(says: Says) -> None:
     _products(partial(says, "docs/adr/0010-products-in-bfloat16-on-a-cpu.md"))
     _memory(says)
     _needs(partial(says, "docs/models.md"))
+    _start(partial(says, "docs/models.md"))
     _packed(partial(says, "docs/models.md"))
     _eight_bits(partial(says, "docs/adr/0022-pots-of-8-bits.md"))
 
@@ -179,6 +180,14 @@ def _needs(says: partial[None]) -> None:
     says("same limit and took {:.2f} GB", held["told"]["peak_memory_bytes"] / GB)
 
 
+def _start(says: partial[None]) -> None:
+    told = re.findall(r"([\d.]+) s in all, (\d+) KB", (RESULTS / "start-qwen-later.txt").read_text("utf-8"))
+    seconds, size = [float(one) for one, _ in told], max(int(size) for _, size in told) * 1024
+    words = "took {:.1f} to {:.1f} s from the command to its end on two quiet cores"
+    says(words, min(seconds), max(seconds))
+    says("start-qwen-later.txt)), and {:.2f} GB.", size / GB)
+
+
 def _packed(says: partial[None]) -> None:
     for name in ("smollm2", "qwen"):
         found = document(f"bench-cpu-packed-{name}.json")["side_by_side"]
@@ -204,6 +213,12 @@ def _chunks(says: partial[None]) -> None:
     kept = 100 * chunks["slots_in_common_after_all_cycles"], chunks["tokens"], chunks["capacity"]
     says("and {:.1f}% of the slots kept after {:,} tokens in a pot of {:,} are the same.", *kept)
     says("smollm2.json): {:.1f}% the same token)", 100 * narrow["same_likeliest_token"])
+    rounded = document("bits-chunks-smollm2-bfloat16.json")
+    says("its small heads): {:.1f}% the same token,", 100 * rounded["same_likeliest_token"])
+    right = [100 * share for share in rounded["next_token_right"]]
+    words = "{:.4f} nats, the next token right for {:.2f}% and {:.2f}%, {:.1f}% of the slots"
+    far, kept = rounded["divergence_mean_nats"], 100 * rounded["slots_in_common_after_all_cycles"]
+    says(words, far, *right, kept)
     found = document("bench-cpu-integers-qwen.json")["side_by_side"]["reading"]
     ours, theirs = found["infinipot"], found["transformers"]
     rounds = [slow / fast for slow, fast in zip(theirs["seconds"], ours["seconds"], strict=True)]

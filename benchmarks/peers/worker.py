@@ -28,7 +28,8 @@ class Worker:
 
     def __init__(self, python: str, script: str, threads: int | None = None) -> None:
         settings = dict(os.environ)
-        settings.pop("PYTHONPATH", None)  # ours is not for a foreign interpreter
+        for own in ("PYTHONPATH", "OMP_WAIT_POLICY"):  # ours are not for a foreign interpreter
+            settings.pop(own, None)
         if threads:
             settings["OMP_NUM_THREADS"] = str(threads)
         self._told = tempfile.TemporaryFile()  # noqa: SIM115 - what it says beside its answers; closed with us
