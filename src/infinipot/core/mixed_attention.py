@@ -11,7 +11,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-ROWS = 128  # queries of a head at a time: bounds the logits that exist at once
+ROWS, LEAST = 128, 16  # queries of a head at a time, and fewer where keys are many
+LOGITS = 2**24  # that exist at once
 TWOS = log2(torch.e)  # exponents of two: torch's exp2 takes a fifth of the time of its exp
 
 
@@ -32,9 +33,10 @@ def _one_head(queries: Tensor, keys: Tensor, values: Tensor, out: Tensor) -> Non
     """Queries [G, Q, D] of a group on its keys [K, D], a block of queries on the keys it sees at a time."""
     group, new, dim = queries.shape
     old, apart, seen = len(keys) - new, (keys - keys.mean(0)).bfloat16(), values.bfloat16()
-    later = torch.ones(ROWS, ROWS, dtype=torch.bool, device=keys.device).triu_(1)
-    for start in range(0, new, ROWS):
-        rows = queries[:, start : start + ROWS]
+    step = max(LEAST, min(ROWS, LOGITS // (group * len(keys))))
+    later = torch.ones(step, step, dtype=torch.bool, device=keys.device).triu_(1)
+    for start in range(0, new, step):
+        rows = queries[:, start : start + step]
         count, end = rows.shape[1], old + start + rows.shape[1]
         logits = F.linear(rows.reshape(-1, dim), apart[:end]).float()  # [G n, end]
         new_ones = logits.view(group, count, end)[..., end - count :]

@@ -74,6 +74,7 @@ class Pot:
         self.cycles = 0
         self.catalyst_length = 0  # last tokens of the coming forward that are scored, then dropped
         self.observing = True
+        self.by_address = True  # a model's attention is one that kernels know, for any pot at its address
         self._table: Tensor | None = None  # addresses of all layers, once they are there
 
     def _layer(self, spec: LayerSpec, rotation: Rotation, local: bool) -> PotLayer | WindowLayer:
@@ -255,4 +256,5 @@ class Pot:
         twin.layers = [layer.copy() for layer in self.layers]
         twin.cycles, twin.max_position = self.cycles, self.max_position
         twin.needs, twin.window, twin.lengths = self.needs, self.window, self.lengths
+        twin.by_address = self.by_address
         return twin

@@ -64,7 +64,7 @@ class FixedRows(Rows):
     @staticmethod
     def serves(pot: Pot) -> bool:
         """Say whether addresses alone will do, so that one captured graph serves any pots of this shape."""
-        return pot.pot_layers[0].by_address
+        return pot.by_address and pot.pot_layers[0].by_address
 
     @staticmethod
     def may_share(pot: Pot) -> bool:

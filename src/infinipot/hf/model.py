@@ -38,6 +38,8 @@ SAME, PLAIN = 0.02, 0.1  # relative error that is none, and of a whole text's hi
 STEPPED = 0.05  # relative error of keys that steps may have: inputs of products are rounded to 8 bits
 CARD_PART = 32_000_000  # the same on a card
 
+GROUP = 16  # query heads that share a KV head, at most, where a kernel attends
+
 
 class HFModel:
     """Runs a transformers causal language model on pots."""
@@ -85,7 +87,7 @@ class HFModel:
         offsets = self.key_offsets if bits == 8 else [None] * len(windows)
         specs = zip(frequencies(self.decoder, self.config, reach), windows, offsets, strict=True)
         pot = Pot([LayerSpec(*spec) for spec in specs], capacity, keep, mode, bits)
-        pot.max_position = reach
+        pot.max_position, pot.by_address = reach, _by_address(self.config)
         return pot
 
     @cached_property
@@ -240,6 +242,13 @@ class _Recorder:
 
     def get_mask_sizes(self, query_length: int, *_: Any) -> tuple[int, int]:
         return query_length, 0
+
+
+def _by_address(config: Any) -> bool:
+    """Say whether kernels can attend for any pots by their addresses: logits have no soft limit."""
+    queries = getattr(config, "num_attention_heads", 1)
+    keys = getattr(config, "num_key_value_heads", None) or queries
+    return getattr(config, "attn_logit_softcapping", None) is None and queries // keys <= GROUP
 
 
 def _obstacle(model: Any) -> str:

@@ -23,8 +23,9 @@ from infinipot.reading.model import Model
 from infinipot.reading.next_tokens import logits_of
 from infinipot.reading.sequence import Sequence, Written, naming
 
-SIZES = 16  # graphs of decoding: powers of two of sequences, for pots of a kind or two
+SIZES = 24  # graphs of decoding: powers of two of sequences, and shared ones, for pots of a kind or two
 SHARED = (64, 128, 256)  # rows of a step that writes several tokens of a prompt: few sizes, all captured
+MOST_SLOTS = 2**20  # rows times slots of such a step: its attention takes memory for all of them
 POTS = 8  # full pots that the further rows of a step may read at least
 NOBODY = (0, -1, 1)  # token, fill, position less fill of a row that is padding
 GRAPHS: WeakKeyDictionary[Model, Graphs] = WeakKeyDictionary()  # of decoding, for all pots of a model
@@ -68,7 +69,7 @@ class StepGroup:
         numbers += before
         columns = [_addresses(pot) for pot in self._pots]
         if self.by_address:
-            padding = _padded(len(numbers), self.shared) - len(numbers)
+            padding = self._padded(len(numbers)) - len(numbers)
             numbers, columns = numbers + [NOBODY] * padding, columns + columns[:1] * padding
         state = torch.cat((torch.tensor(numbers).T, torch.stack(columns, dim=1)))
         return to_device(state, self.pots[0].pot_layers[0].keys.device)
@@ -128,10 +129,18 @@ class StepGroup:
         key = ("decode", self.shared, self.slots, *self.state.shape)
         with _ONE_AT_A_TIME:
             graphs, state = self._graphs(), self.state
+            if graphs and key not in graphs.captured:  # a graph of 8-bit pots reads one pot's tables
+                graphs.held[key] = [layer.rotation for layer in self.pots[0].pot_layers]
             hidden, logits = graphs.run(key, [state], self._compute) if graphs else self._compute(state)
             kept = hidden.clone(), logits.clone()  # a graph's own are overwritten by its next replay
         self.state[1, : len(told)] += 1
         return kept
+
+    def _padded(self, rows: int) -> int:
+        """Rows of a step that holds so many: a power of two, or where prompts are written one of `SHARED`."""
+        if not self.shared:
+            return 1 << (rows - 1).bit_length()
+        return min(size for size in shared_sizes(self.pots[0]) if size >= rows)
 
     def _graphs(self) -> Graphs | None:
         """Where addresses will do, the model's graphs serve any pots; else a lone pot has its own."""
@@ -144,6 +153,12 @@ class StepGroup:
         return hidden, self.model.logits(hidden[:, -1])
 
 
+def shared_sizes(pot: Pot) -> list[int]:
+    """Rows that steps may have which write several tokens of a pot like this one; none where none may."""
+    allowed = FixedRows.serves(pot) and FixedRows.may_share(pot)
+    return [size for size in SHARED if allowed and size * pot.capacity <= MOST_SLOTS]
+
+
 def prompt_parts(sequences: Several[Sequence]) -> list[list[int]]:
     """Tokens of prompts that one step writes, as many as there are rows for; none of what only answers.
 
@@ -151,8 +166,7 @@ def prompt_parts(sequences: Several[Sequence]) -> list[list[int]]:
     much as the answers do, or as some full pots hold.
     """
     first = sequences[0].session.pot
-    shared = FixedRows.serves(first) and FixedRows.may_share(first)
-    rows = SHARED[-1] - len(sequences) if shared else 0
+    rows = max(shared_sizes(first), default=0) - len(sequences)
     entries = max(POTS * first.capacity, sum(one.session.pot.fill for one in sequences))
     parts = list[list[int]]()
     for one in sequences:
@@ -167,11 +181,6 @@ def at_fixed_shapes(sequences: Several[Sequence]) -> bool:
     """Say whether all sequences may be written at fixed shapes, and their pots are of one kind."""
     alike = len({one.session.pot.bits for one in sequences}) == 1
     return alike and all(one.at_fixed_shapes for one in sequences)
-
-
-def _padded(rows: int, shared: bool) -> int:
-    """Rows of a step that holds so many: a power of two, or where prompts are written one of `SHARED`."""
-    return min(size for size in SHARED if size >= rows) if shared else 1 << (rows - 1).bit_length()
 
 
 def _addresses(pot: Pot) -> Tensor:

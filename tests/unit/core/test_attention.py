@@ -1,8 +1,9 @@
 import pytest
 import torch
 
-from infinipot.core import attention
+from infinipot.core import attention, mixed_attention
 from infinipot.core.attention import LogitSpec, attend, attend_grouped, attend_masked
+from infinipot.core.mixed_attention import attend_mixed
 from infinipot.core.rope import Rotation
 
 
@@ -134,6 +135,15 @@ def test_products_in_bfloat16_are_near_the_exact_attention(new: int, old: int) -
     wanted = attend(queries.double(), keys.double(), values.double(), LogitSpec(0.25))
     assert not torch.equal(found, attend(queries, keys, values, LogitSpec(0.25)))
     assert (found - wanted).norm() / wanted.norm() < 0.01
+
+
+def test_fewer_queries_at_a_time_attend_alike(monkeypatch) -> None:
+    queries, keys, values = (
+        torch.randn(1, heads, length, 16) for heads, length in ((4, 200), (2, 300), (2, 300))
+    )
+    usual = attend_mixed(queries, keys, values, 0.25)
+    monkeypatch.setattr(mixed_attention, "LOGITS", 1)
+    torch.testing.assert_close(attend_mixed(queries, keys, values, 0.25), usual, atol=2e-2, rtol=2e-2)
 
 
 def test_few_tokens_are_exact_whatever_products_are_mixed() -> None:

@@ -11,6 +11,7 @@ import torch
 
 from families import build
 from infinipot.core.cuda.graphs import Graphs
+from infinipot.core.pot_layer import PotLayer
 from infinipot.core.rows import FixedRows
 from infinipot.errors import InputError
 from infinipot.hf.model import HFModel
@@ -139,6 +140,33 @@ def test_prompts_take_the_rows_that_answers_leave_and_fewer_after_long_texts(mon
     assert [len(part) for part in prompt_parts([answering, *asked])] == [0, 14, 1]
     monkeypatch.setattr(FixedRows, "may_share", staticmethod(lambda _: False))
     assert [len(part) for part in prompt_parts([answering, *asked])] == [0, 1, 1]
+
+
+def test_few_rows_are_shared_where_pots_are_large(monkeypatch) -> None:
+    share_rows(monkeypatch)
+    pot = recipe_reader().pot
+    assert step_group.shared_sizes(pot) == list(step_group.SHARED)
+    pot.capacity = step_group.MOST_SLOTS // step_group.SHARED[1]
+    assert step_group.shared_sizes(pot) == list(step_group.SHARED[:2])
+    pot.capacity = step_group.MOST_SLOTS
+    assert step_group.shared_sizes(pot) == []
+
+
+@pytest.mark.parametrize("family", ["llama-3.1", "gemma-2", "gemma-3", "qwen3"])
+def test_a_model_whose_attention_no_kernel_does_has_graphs_of_its_own(family: str, monkeypatch) -> None:
+    """A graph for any pots would go on with the pots that it was captured with."""
+    monkeypatch.setattr(PotLayer, "by_address", True)
+    pot = model(family).new_pot(64, 32)
+    assert FixedRows.serves(pot) == (family != "gemma-2")
+    assert FixedRows.serves(pot.fork()) == (family != "gemma-2")
+
+
+def test_what_a_graph_of_decoding_reads_is_held_beside_it(monkeypatch) -> None:
+    share_rows(monkeypatch)
+    reader = recipe_reader()
+    list(reader.generate([65, 66], Generation(4)))
+    held = GRAPHS[model("toy")].held
+    assert reader.pot.pot_layers[0].rotation in [one for several in held.values() for one in several]
 
 
 def test_a_prompt_is_written_in_one_step_and_given_up_half_way_leaves_its_pot_whole(monkeypatch) -> None:

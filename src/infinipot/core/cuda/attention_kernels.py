@@ -11,6 +11,7 @@ from torch import Tensor
 
 PIECE = 256  # slots one program of the decoding kernel reads, at most
 LEAST_PIECE, PROGRAMS = 64, 128  # and at least; programs wanted, to keep a large chip busy with one pot
+MOST_PIECES = 127  # of a pot, about: they are joined by one program
 ROWS = 16  # query heads that share a KV head, padded to what the matrix units take
 HALF = {torch.bfloat16: tl.bfloat16, torch.float16: tl.float16}
 DIMS = (64, 128, 256)
@@ -27,7 +28,7 @@ def serves(queries: Tensor, keys: Tensor) -> bool:
 
 def piece_of(slots: int, rows: int, programs: int, most: int) -> int:
     """Slots of a program, a power of two, where `rows` of pots and heads have so many slots each."""
-    wanted: int = triton.next_power_of_2(max(LEAST_PIECE, slots * rows // programs))
+    wanted: int = triton.next_power_of_2(max(LEAST_PIECE, slots * rows // programs, slots // MOST_PIECES))
     return min(most, wanted)
 
 

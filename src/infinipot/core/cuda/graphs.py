@@ -65,6 +65,7 @@ class Graphs:
         self.pot, self.capture, self.most = pot, capture, most
         self.reason = ""  # why nothing is captured any more
         self.captured: dict[Hashable, Captured] = {}
+        self.held: dict[Hashable, Any] = {}  # what a graph reads beside its inputs and must not be freed
         self._seen: Counter[Hashable] = Counter()
         self._pool: Any = None
 

@@ -13,13 +13,12 @@ from dataclasses import dataclass, field
 from itertools import chain
 from typing import Any, TypeVar
 
-from infinipot.core.rows import FixedRows
 from infinipot.errors import ConfigError, InputError
 from infinipot.reading.answer import AnswerText
 from infinipot.reading.progress import Progress, TextProgress
 from infinipot.reading.reader import Reader
 from infinipot.reading.sequence import Sequence
-from infinipot.reading.step_group import SHARED
+from infinipot.reading.step_group import shared_sizes
 from infinipot.server.scheduler import prompts, recall, requests
 from infinipot.server.scheduler.answer_events import AnswerEvents
 from infinipot.server.scheduler.pot_library import PotLibrary
@@ -224,8 +223,8 @@ def _answer(
         yield None
     prompt, recalled = recall.recalling(reader, prompt, question, most) if question else (prompt, {})
     total = cached + prompt.total
-    shares = FixedRows.may_share(reader.pot) * (SHARED[0] - 1)
-    later = len(prompt.tail) <= max(shares, STEPS * running.others) and reader.session.joins_batches
+    least = min(shared_sizes(reader.pot), default=1) - 1
+    later = len(prompt.tail) <= max(least, STEPS * running.others) and reader.session.joins_batches
     sequence = reader.sequence(prompt.tail, wanted, later=later)
     tell(reader.progress(), prompt.total)
     text = AnswerText(reader.tokenizer, (*options.stops, *reader.frame.stop_strings))

@@ -6,13 +6,12 @@ from collections.abc import Callable, Sequence
 import torch
 
 from infinipot.core.cuda.graphs import Graphs
-from infinipot.core.rows import FixedRows
 from infinipot.reading.decode import DecodeBatch
 from infinipot.reading.plan import BLOCK
 from infinipot.reading.reader import Reader
 from infinipot.reading.sampling import Generation
 from infinipot.reading.stage import Stage
-from infinipot.reading.step_group import SHARED, StepGroup
+from infinipot.reading.step_group import StepGroup, shared_sizes
 from infinipot.server.scheduler.pace import LEAST
 
 STEPS = 4  # of decoding: a plain one, one that is captured, and two that are replayed
@@ -97,7 +96,7 @@ def _take_prompts(reader: Reader, given_up: Callable[[], bool]) -> bool:
     """Write a prompt in steps of every size, where pots let a prompt have several rows of a step."""
     reader.clear()
     session, asked = reader.session, reader.sequence([1], WIDEST, later=True)
-    for size in SHARED if session.joins_batches and FixedRows.may_share(session.pot) else ():
+    for size in shared_sizes(session.pot) if session.joins_batches else ():
         log.info("getting ready: prompts, %d tokens at once", size)
         group = StepGroup([asked], [[1] * size])
         for _ in range(STEPS):
