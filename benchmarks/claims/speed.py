@@ -22,6 +22,7 @@ def claimed(says: Says) -> None:
     _needs(partial(says, "docs/models.md"))
     _start(partial(says, "docs/models.md"))
     _packed(partial(says, "docs/models.md"))
+    _busy(partial(says, "docs/models.md"))
     _eight_bits(partial(says, "docs/adr/0022-pots-of-8-bits.md"))
 
 
@@ -196,6 +197,16 @@ def _packed(says: partial[None]) -> None:
         cells = "{:.2f} times | {:.2f} | {:.2f} | {:.2f} |"
         says(f"([raw](results/bench-cpu-packed-{name}.json)) | {cells}", *ratios)
     _chunks(says)
+
+
+def _busy(says: partial[None]) -> None:
+    """The shares of the quiet speed that are left beside a busy process."""
+    found = document("busy-cpu.json")
+    read, token = (found["share_of_the_quiet_speed"][name] for name in ("reading", "decoding"))
+    shares = [100 * one[name] for one in (read, token) for name in ("median", "least", "most")]
+    says("reads at {:.0f}% of its quiet speed ({:.0f} to {:.0f}%)", *shares[:3])
+    says("makes a token at {:.0f}% ({:.0f} to {:.0f}%; medians of", *shares[3:])
+    says("five rounds in turns", holds=len(found["seconds"]["reading"]["busy"]) == 5)
 
 
 def _chunks(says: partial[None]) -> None:
