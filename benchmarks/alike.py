@@ -12,7 +12,7 @@ import json
 import os
 import random
 import time
-from collections.abc import Callable, Generator, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from dataclasses import asdict, replace
 from itertools import groupby, islice
 from math import inf
@@ -21,7 +21,8 @@ from pathlib import Path
 from typing import cast
 
 from infinipot.eval.evaluate import Evaluation, Open, Prepared, Workers
-from infinipot.eval.grid import BY_TASK
+from infinipot.eval.folder import Row
+from infinipot.eval.grid import BY_TASK, Cell
 from infinipot.eval.runner import Job, Outcome
 from infinipot.eval.tasks.task import Example
 from infinipot.reading.catalyst import CATALYSTS
@@ -52,6 +53,13 @@ class Known:
                 known = json.loads(line)
                 self._found[known["key"]] = known["cell"], Outcome(**known["outcome"])
 
+    def learn(self, key: str, row: Row) -> None:
+        """Take an earlier run's row; only this process knows it."""
+        seconds, counts = row["seconds"], {name: row[name] for name in ("tokens_read", "cycles", "entries")}
+        took = {f"{name}_seconds": seconds[name] for name in ("read", "answer")}
+        told = Outcome(row["prediction"], **counts, **took)
+        self._found.setdefault(key, (row["cell"], told))
+
     def get(self, key: str, job: Job) -> Outcome | None:
         """Return what came of the same work, with the cell that it was done for."""
         if key not in self._found:
@@ -72,16 +80,18 @@ class Sharing(Workers):
 
     rows      of each of a task's parts, the first; None is all of them
     longest   letters of a text; longer ones are left out
+    share     which of so many equal shares of these examples, the others being other workers'
     grace     seconds after `until` in which rows that were begun may still end
     """
 
     def __init__(self, opened: Open) -> None:
         super().__init__(opened)
         self.known: Known | None = None
-        self.rows: int | None = None
+        self.rows: float = inf
         self.longest, self.until, self.grace = inf, inf, 0.0
+        self.share = 0, 1
         self._prepared: dict[str, Prepared] = {}
-        self._place: dict[str, int] = {}  # of each example among those of its task's part
+        self._taken: set[str] = set()  # names of the examples that are this worker's
         self._counts: dict[str, int] = {}
 
     def prepare(self, wanted: Evaluation) -> Prepared:
@@ -91,8 +101,19 @@ class Sharing(Workers):
             self._prepared[told] = super().prepare(wanted)
         known = self._prepared[told]
         self.runner.check(wanted.grid.cells(cast(Format, known.model["format"])), known.examples)
-        self._place = places(known.examples)
+        self._taken = taken(known.examples, self.rows, self.longest, self.share)
         return known
+
+    def learn(self, wanted: Evaluation, cells: Iterable[Cell], rows: Iterable[Row]) -> None:
+        """Take over what an earlier run computed for these cells."""
+        if self.known is None:
+            return
+        examples = {one.id: one for one in self.prepare(wanted).examples}
+        named = {cell.name: cell for cell in cells}
+        for row in rows:
+            made = row["kind"] == "example" and row["score"] is not None and "same_as" not in row
+            if made and row["cell"] in named and row["example"] in examples:
+                self.known.learn(self.key(Job(named[row["cell"]], examples[row["example"]])), row)
 
     def run(self, jobs: list[Job]) -> Iterator[tuple[Job, Outcome]]:
         """Yield jobs with their outcomes, those last that others may do meanwhile."""
@@ -124,13 +145,9 @@ class Sharing(Workers):
                 rest.append(job)
         return rest
 
-    def _taken(self, job: Job) -> bool:
-        place = self._place[job.example.id]
-        return (self.rows is None or place < self.rows) and len(job.example.text) <= self.longest
-
     def _ordered(self, jobs: Sequence[Job]) -> list[Job]:
         """Return the jobs in their turn; those that all workers have, from another one on in each."""
-        found = sorted(filter(self._taken, jobs), key=self._turn)
+        found = sorted((job for job in jobs if job.example.id in self._taken), key=self._turn)
         own, common = ([job for job in found if self.fits(job) == fit] for fit in (False, True))
         first = random.Random(os.getpid()).randrange(len(common) or 1)
         return [*own, *common[first:], *common[:first]]
@@ -170,6 +187,14 @@ def needs(example: Example, encode: Callable[[str], Sequence[int]]) -> int:
     catalysts = max(len(encode(text)) for text in (*CATALYSTS.values(), example.query or example.question))
     prompt = len(encode(example.text)) + len(encode(example.question))
     return prompt + example.new_tokens + catalysts + AROUND
+
+
+def taken(examples: Sequence[Example], rows: float, longest: float, share: tuple[int, int]) -> set[str]:
+    """Return the names of one share's examples; shares have texts of every length."""
+    found = places(examples)
+    mine = [one for one in examples if found[one.id] < rows and len(one.text) <= longest]
+    number, of = share
+    return {one.id for one in sorted(mine, key=lambda one: len(one.text))[number::of]}
 
 
 def places(examples: Sequence[Example]) -> dict[str, int]:

@@ -28,11 +28,13 @@ from math import inf
 from pathlib import Path
 from typing import Any
 
+import candidates
+import costs
 from alike import Known, Sharing
 from infinipot.engine import open_engine
 from infinipot.errors import InfiniPotError
 from infinipot.eval.evaluate import Evaluation, evaluate
-from infinipot.eval.folder import MANIFEST, ROWS, key, opened, read_manifest, read_rows
+from infinipot.eval.folder import MANIFEST, ROWS, Row, key, opened, read_manifest, read_rows
 from infinipot.eval.results import summary
 from infinipot.eval.tasks.task import PARTS, REPORT
 from plans import Part, chosen
@@ -44,6 +46,7 @@ MINUTE = 60.0
 def worker(args: argparse.Namespace, turn: Any, until: float) -> None:
     """Take one part after the other until none is left or the time is over."""
     opened = partial(open_engine, args.model, args.device, args.dtype, fused=True, weights=args.weights)
+    candidates.register()
     todo, here = chosen(args), Sharing(opened)
     here.until, here.grace = until, args.grace
     while time.time() < until:
@@ -66,9 +69,11 @@ def run(part: Part, args: argparse.Namespace, here: Sharing) -> str:
     """Make the rows that are not there yet; say what came out."""
     started, wanted = time.time(), part.evaluation(args)
     begin(wanted, args.out / part.place)
-    here.known = Known(args.out / "alike" / part.place)
-    here.rows = min(part.rows or inf, args.rows or inf)
-    here.longest, here.runner.batch = part.longest, part.batch(args.batch)
+    here.rows, here.longest, here.share = min(part.rows or inf, args.rows or inf), part.longest, part.share
+    here.runner.batch, here.known = part.batch(args.batch), Known(args.out / "alike" / part.place)
+    every = (other for other in chosen(args) if other.place == part.place)
+    cells = (cell for other in every for cell in other.cells.cells(here.runner.engine.format))
+    here.learn(wanted, cells, read_rows(args.out / part.place))
     before = step = None
     for step in evaluate(wanted, here):
         before = before or step
@@ -137,21 +142,21 @@ def workers(args: argparse.Namespace, until: float) -> None:
 
 
 class Progress:
-    """How far a model's parts are, to be compared with how far they were."""
+    """How far a model's parts are, to be compared with how far they were; earlier runs' rows do not count."""
 
-    def __init__(self, out: Path) -> None:
-        self.out, self.at, self.begun = out, time.time(), time.time()
+    def __init__(self, out: Path, before: Progress | None = None) -> None:
+        self.out, self.at = out, time.time()
+        self.begun: float = before.begun if before else self.at
+        self.kept: set[tuple[str, ...]] = before.kept if before else set(_rows(out, "*"))
         self.rows = self.copied = self.tokens = 0
         self.read = 0.0
 
     def told(self, workers: int) -> Progress:
         """Say what came since, and return how things are now."""
-        now = Progress(self.out)
-        now.begun = self.begun
-        folders = sorted((self.out / "parts").glob("*/*"))
-        found = {(folder.parent, *key(row)): row for folder in folders for row in read_rows(folder)}
-        for row in found.values():
-            now._count(row)
+        now = Progress(self.out, self)
+        for name, row in _rows(self.out / "parts", "*/*").items():
+            if name not in self.kept:
+                now._count(row)
         minutes, made = (now.at - self.at) / MINUTE, now.rows - now.copied - self.rows + self.copied
         print(
             f"{self.out.name}, minute {(now.at - self.begun) / MINUTE:.0f}: {now.rows} rows, {now.copied} of "
@@ -170,6 +175,13 @@ class Progress:
             self.tokens, self.read = self.tokens + row["tokens_read"], self.read + row["seconds"]["read"]
 
 
+def _rows(out: Path, folders: str) -> dict[tuple[str, ...], Row]:
+    """Return the rows of some grids, or of their parts, each once."""
+    found = sorted(manifest.parent for manifest in out.glob(f"{folders}/{MANIFEST}"))
+    grid = -1 if folders == "*" else -2
+    return {(folder.parts[grid], *key(row)): row for folder in found for row in read_rows(folder)}
+
+
 def left(args: argparse.Namespace) -> tuple[int, int]:
     """Return how many parts have no row yet, and how many there are."""
     every = [args.out / "parts" / part.place / part.name for part in chosen(args)]
@@ -183,6 +195,8 @@ def options() -> argparse.ArgumentParser:
     )
     parser.add_argument("--longbench", type=Path, required=True, help="folder with LongBench's .jsonl files")
     parser.add_argument("--essays", type=Path, required=True, help="folder with essays, .txt")
+    parser.add_argument("--facts", type=Path, help="folder with facts, .jsonl; none are planted without it")
+    parser.add_argument("--books", type=Path, help="folder with the books they are planted in, .txt")
     parser.add_argument("--plan", default="paper", help="of plans.py; several with commas between them")
     parser.add_argument("--grids", help="only these, with commas between them")
     parser.add_argument("--rows", type=int, help="of each part of LongBench, at most")
@@ -196,6 +210,7 @@ def options() -> argparse.ArgumentParser:
     parser.add_argument("--side-by-side", type=int, default=1, help="workers, each with a model of its own")
     parser.add_argument("--minutes", type=float, default=60 * 24, help="begin no row later")
     parser.add_argument("--grace", type=float, default=40, help="seconds for the rows that were begun")
+    parser.add_argument("--estimate", action="store_true", help="only say what is left to do")
     parser.add_argument("--pack", type=Path, help="file for all gathered rows, .tar.xz")
     parser.add_argument("--out", type=Path, required=True)
     return parser
@@ -204,10 +219,14 @@ def options() -> argparse.ArgumentParser:
 def main(words: Sequence[str] | None = None) -> None:
     """Measure as long as there is time, then gather and pack."""
     args = options().parse_args(words)
+    candidates.register()
     until = time.time() + MINUTE * args.minutes
     for model in args.models.split(","):
         mine = copy(args)
         mine.model, mine.out = model, args.out / Path(model).name.removesuffix(".gguf")
+        if args.estimate:
+            costs.told(mine)
+            continue
         if time.time() < until:
             workers(mine, until)
         for line in gather(mine.out):

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import islice
 from math import inf
@@ -18,8 +18,9 @@ from typing import Any
 
 from infinipot.eval.evaluate import Evaluation
 from infinipot.eval.grid import BY_TASK, Grid
-from infinipot.eval.tasks.task import ALL, TUNE, make
+from infinipot.eval.tasks.task import ALL, REPORT, TUNE, make
 from infinipot.recipes.presets import find
+from slots import CANDIDATES
 
 K = 1024
 STEPS = {"swa": 256, "streaming-llm": 256, "h2o": 256, "h2o-half": 256}  # token by token is too slow here
@@ -34,9 +35,14 @@ LENGTHS = "4k,8k,16k,32k,64k"
 FAR = f"{LENGTHS},128k,256k,1m"
 OURS, PRINTED, QUESTION, GENERAL = "infinipot", "infinipot-paper", "question", "general"
 BOTH = (QUESTION, GENERAL)
-BESIDE = (OURS, PRINTED, "full", "truncate", "snapkv", "streaming-llm", "tova")
+BESIDE = (OURS, PRINTED, "truncate", "full", "snapkv", "streaming-llm", "tova")
 ABLATED = ("ccd", "cap-only", "nuc-only", "sirllm", "no-cr-rope")
 FURTHER = (*BESIDE, "h2o-half")
+SPENT = (  # of `slots.py`
+    *("one ranking, catalyst facts", "pooled, catalyst facts"),
+    *("one ranking, two catalysts", "pooled, two catalysts"),
+)
+TEXTS = 4  # that facts are planted in, of each half
 
 
 @dataclass(frozen=True)
@@ -47,11 +53,12 @@ class Part:
     recipe: str
     catalyst: str = BY_TASK
     capacity: int = 4 * K
-    knobs: dict[str, str] = field(default_factory=dict)
+    knobs: dict[str, Any] = field(default_factory=dict)
     rows: int | None = None  # of each part of LongBench
     step: int | None = None
     longest: float = inf  # letters of a text
     half: str = ""  # of LongBench's rows and of short keys; what the command says where none is given
+    share: tuple[int, int] = (0, 1)  # which of so many, where several workers have a cell's rows
 
     @property
     def place(self) -> str:
@@ -63,7 +70,12 @@ class Part:
         words = [self.recipe, self.catalyst, str(self.capacity), *(f"{n}={v}" for n, v in self.knobs.items())]
         words += [f"step={self.step}"] if self.step else []
         words += [f"rows={self.rows}"] if self.rows else []
-        return "_".join(words)
+        words += [f"share={self.share[0] + 1}of{self.share[1]}"] if self.share[1] > 1 else []
+        return "_".join(words).replace(" ", "-")
+
+    def shares(self, of: int) -> Iterator[Part]:
+        """Yield the same in parts for several workers: a table is whole sooner, and the next begun later."""
+        yield from (replace(self, share=(number, of)) for number in range(of))
 
     @property
     def cells(self) -> Grid:
@@ -76,7 +88,7 @@ class Part:
 
     def batch(self, most: int) -> int:
         """How many answers are given at once."""
-        if not self.grid.startswith("longbench"):
+        if self.grid not in ("longbench", "facts"):
             return KEYS
         return min(most, GROWING) if find(self.recipe).mode.grows else most
 
@@ -84,13 +96,14 @@ class Part:
         task, given = tasks(args)[self.grid]
         parted = task == "longbench" or self.grid.endswith("-short")
         out, half = args.out / "parts" / self.place / self.name, self.half or args.part
-        made = make(task, given, args.seed)
+        made = make(task, {**given, "part": half} if task == "facts" else given, args.seed)
         return Evaluation(made, self.cells, out, args.seed, part=half if parted else ALL)
 
 
 def tasks(args: argparse.Namespace) -> dict[str, tuple[str, dict[str, Any]]]:
     """What is read for each grid: a task and its options."""
     essays, short = str(args.essays), {"lengths": "4k,8k,16k,32k", "trials": 4}
+    facts = {"data": args.facts, "hay": str(args.books), "lengths": "16k", "texts": TEXTS}
     return {
         "passkey": ("passkey", {"lengths": FAR, "trials": 1}),
         "essays": ("needle", {"lengths": FAR, "trials": 1, "hay": essays}),
@@ -99,38 +112,58 @@ def tasks(args: argparse.Namespace) -> dict[str, tuple[str, dict[str, Any]]]:
         "passkey-short": ("passkey", short),
         "essays-short": ("needle", {**short, "hay": essays}),
         "longbench": ("longbench", {"data": args.longbench, "tasks": "all"}),
+        **({"facts": ("facts", facts)} if args.facts else {}),
     }
 
 
 def paper() -> Iterator[Part]:
-    """Tables 1 to 4, figure 6; what is long or slow comes on few rows first."""
+    """Tables 1 to 4, figure 6, and how slots are spent; what is long or slow comes on few rows first."""
     texts, essays, noise = (partial(Part, grid) for grid in ("longbench", "essays-more", "passkey-more"))
-    yield from (texts(recipe) for recipe in BESIDE)
-    yield from (texts(recipe, GENERAL) for recipe in (OURS, PRINTED))
-    yield from (Part(far, OURS, QUESTION) for far in ("essays", "passkey"))  # table 4
-    yield from (essays(recipe, one) for recipe in (OURS, PRINTED) for one in BOTH)
-    yield from (essays(recipe, QUESTION) for recipe in ("full", "cap-only"))
+    yield from (texts(recipe) for recipe in BESIDE[:3])
+    for part in (*(texts(recipe) for recipe in BESIDE[3:]), texts(PRINTED, GENERAL), texts(OURS, GENERAL)):
+        yield from part.shares(2)
+    yield from slots("essays-more", "facts")
+    yield from (essays(recipe, one) for recipe in (PRINTED, OURS) for one in BOTH)
+    yield from (essays("full", QUESTION), essays("cap-only", GENERAL))
     yield from (texts(recipe, rows=SOME) for recipe in ABLATED)  # tables 1 and 3
     yield from (texts(OURS, knobs={"novelty": share}, rows=SOME) for share in ("0.25", "0.75"))
-    yield from (noise(recipe, one) for recipe in (OURS, PRINTED) for one in BOTH)
     for catalyst in ("general-1", "general-2", "unrelated", "padding"):  # table 2
         yield texts(OURS, catalyst, rows=SOME)
+    yield from slots("longbench", rows=SOME)
     for capacity in (1 * K, 2 * K, 8 * K):  # figure 6
         yield from (texts(recipe, capacity=capacity, rows=SOME) for recipe in (OURS, "truncate"))
+    yield from (noise(recipe, one) for recipe in (OURS, PRINTED) for one in BOTH)
+    for recipe in (OURS, "cap-only", "ccd"):  # table 4
+        yield from Part("passkey", recipe, QUESTION).shares(3)
+    yield from Part("essays", OURS, QUESTION).shares(3)
+    yield from (texts(recipe, rows=FEW) for recipe in ("h2o-half", "h2o", "swa"))
+    yield noise("full", QUESTION)
+    yield from (essays(recipe, QUESTION) for recipe in ("cap-only", "no-cr-rope", "ccd"))
+    yield from Part("essays", OURS, GENERAL).shares(3)
     yield from islice(defaults(SOME), 10)  # LongBench's
-    yield from (texts(recipe, rows=FEW) for recipe in ("h2o", "h2o-half", "swa"))
-    yield Part("essays", OURS, GENERAL)
-    yield from (essays(recipe, QUESTION) for recipe in ("ccd", "no-cr-rope"))
-    yield essays("cap-only", GENERAL)
-    yield from (Part("passkey", recipe, QUESTION) for recipe in ("ccd", "cap-only"))
-    yield from (texts(recipe) for recipe in ABLATED)
-    yield from (noise(recipe, QUESTION) for recipe in ("full", "ccd", "no-cr-rope", "cap-only"))
+    yield from slots("longbench")
+    for recipe in ABLATED:
+        yield from texts(recipe).shares(2)
+    yield from (noise(recipe, QUESTION) for recipe in ("ccd", "no-cr-rope", "cap-only"))
     for recipe in ("streaming-llm", "tova-tokenwise"):  # what the step costs
         yield texts(recipe, step=1, rows=FEW, longest=SHORT)
-    yield from (Part("essays", recipe, QUESTION) for recipe in ("cap-only", "no-cr-rope", "ccd"))
-    yield from (texts(OURS, knobs={"novelty": share}) for share in ("0.25", "0.75"))
-    yield Part("passkey", OURS, GENERAL)
-    yield Part("passkey", "no-cr-rope", QUESTION)
+    for recipe in ("cap-only", "no-cr-rope", "ccd"):
+        yield from Part("essays", recipe, QUESTION).shares(3)
+    for share in ("0.25", "0.75"):
+        yield from texts(OURS, knobs={"novelty": share}).shares(2)
+    yield from Part("passkey", OURS, GENERAL).shares(3)
+    yield from Part("passkey", "no-cr-rope", QUESTION).shares(3)
+
+
+def slots(*grids: str, rows: int | None = None) -> Iterator[Part]:
+    """Ways to spend a pot's slots that went on (ADR 24), and two catalysts at once; no question is known."""
+    for grid in grids:
+        for half in (TUNE, REPORT) if grid == "facts" else ("",):
+            yield from [Part(grid, OURS, GENERAL, half=half)] if grid == "facts" else []
+            for told in map(CANDIDATES.__getitem__, SPENT):
+                knobs = {name: value for name, value in told.items() if name != "catalyst"}
+                part = Part(grid, "candidate", told["catalyst"], knobs=knobs, half=half, rows=rows)
+                yield from part.shares(1 if rows or grid == "facts" else 2)
 
 
 def models() -> Iterator[Part]:

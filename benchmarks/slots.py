@@ -23,9 +23,11 @@ from infinipot.eval.evaluate import Evaluation, Workers, evaluate
 from infinipot.eval.grid import Cell, Grid
 from infinipot.eval.results import load, sections
 from infinipot.eval.tasks.task import make
+from infinipot.reading.catalyst import GENERAL
 
 FACTS = "Repeat every name, number, date and fact of the text above."
 KEPT = "Write down everything essential from the passage above so that it can be recalled later."
+BOTH = f"{GENERAL} {FACTS}"
 POOLED: dict[str, Any] = {"pool": 15, "novelty_pool": 15}
 CANDIDATES: dict[str, dict[str, Any]] = {
     "default": {},
@@ -39,6 +41,8 @@ CANDIDATES: dict[str, dict[str, Any]] = {
     "pooled by 31": {"pool": 31, "novelty_pool": 31},
     "one ranking": {**POOLED, "join": "sum"},
     "one ranking, catalyst facts": {**POOLED, "join": "sum", "catalyst": FACTS},
+    "pooled, two catalysts": {**POOLED, "catalyst": BOTH},
+    "one ranking, two catalysts": {**POOLED, "join": "sum", "catalyst": BOTH},
     "question known": {"catalyst": "question"},
     "pooled, question known": {**POOLED, "catalyst": "question"},
     "one ranking, question known": {**POOLED, "join": "sum", "catalyst": "question"},

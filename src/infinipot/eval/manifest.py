@@ -26,8 +26,12 @@ def made(cells: Mapping[str, Any], hardware: str, **identity: Any) -> Manifest:
     """Return the manifest of a run that starts now; `identity` is task, options, seed, model and examples."""
     started = datetime.now(UTC).isoformat(timespec="seconds")
     session = {"started": started, "hardware": hardware, "commit": commit()}
-    versions = {**{name: version(name) for name in PACKAGES}, "python": platform.python_version()}
-    return {"format": FORMAT, **identity, "versions": versions, "cells": cells, "sessions": [session]}
+    return {"format": FORMAT, **identity, "versions": versions(), "cells": cells, "sessions": [session]}
+
+
+def versions() -> dict[str, str]:
+    """Return the versions that rows of one run are made with."""
+    return {**{name: version(name) for name in PACKAGES}, "python": platform.python_version()}
 
 
 def differences(old: Manifest, new: Manifest, cells: bool = True) -> list[str]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from math import inf
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -12,7 +13,7 @@ import pytest
 
 import alike
 import toy_eval as toy
-from alike import Known, Sharing, places
+from alike import Known, Sharing, places, taken
 from infinipot.eval.evaluate import Evaluation, Workers, evaluate
 from infinipot.eval.folder import read_rows
 from infinipot.eval.grid import Grid
@@ -136,10 +137,33 @@ def test_only_the_first_rows_of_each_part_and_short_texts_are_taken(tmp_path: Pa
     workers.rows = 2
     found = rows(tmp_path / "first", Grid(("full",)), workers)
     assert {row["example"] for row in found} == {f"story-{number}" for number in range(4)}
-    workers.rows, workers.longest = None, 500
+    workers.rows, workers.longest = inf, 500
     found = rows(tmp_path / "short", Grid(("full",)), workers)
     assert {row["example"] for row in found} == {"story-0", "story-1"}
     assert places(list(Stories().examples(len)))["story-5"] == 2
+
+
+def test_shares_are_apart_and_together_all_with_texts_of_every_length() -> None:
+    examples = list(Stories().examples(len))
+    first, second = (taken(examples, inf, inf, (number, 2)) for number in (0, 1))
+    assert not first & second
+    assert first | second == {one.id for one in examples}
+    assert all({"story-4", "story-5"} & share for share in (first, second))  # the longest
+    few = [taken(examples, 2, 1000, (number, 2)) for number in (0, 1)]
+    assert few[0] | few[1] == {f"story-{number}" for number in range(4)}
+
+
+def test_what_an_earlier_run_computed_is_taken_over_by_every_cell_that_does_the_same(tmp_path: Path) -> None:
+    before = Grid(("infinipot-paper",), (CAPACITY,), ("general",))
+    kept = rows(tmp_path / "before", before, sharing(tmp_path / "known"))
+    workers = sharing(tmp_path / "new")
+    after = Grid(("infinipot",), (CAPACITY,), ("by-task",))
+    wanted = Evaluation(Stories(), after, tmp_path / "after")
+    workers.learn(wanted, before.cells("plain"), [*kept, {**kept[0], "cell": "of another plan"}])
+    found = {row["example"]: row.get("same_as") for row in rows(tmp_path / "after", after, workers)}
+    name = before.cells("plain")[0].name
+    assert {one for one, cell in found.items() if cell == name} == {"story-0", "story-1"}  # they fit
+    assert set(found.values()) == {name, None}
 
 
 def test_no_row_is_begun_when_the_time_is_over(tmp_path: Path) -> None:

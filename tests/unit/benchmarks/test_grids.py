@@ -10,15 +10,24 @@ from typing import Any
 
 import pytest
 
+import costs
 import grids
 import plans
 import toy_eval as toy
+from candidates import Candidate
 from infinipot.eval.evaluate import Evaluation
-from infinipot.eval.folder import read_rows
+from infinipot.eval.folder import opened, read_rows
 from infinipot.eval.grid import BY_TASK
 from infinipot.eval.runner import Runner
+from infinipot.policies.registry import registry
 
 EVERY = list(plans.paper())
+
+
+@pytest.fixture(autouse=True)
+def _known(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The recipe `candidate`, for one test."""
+    monkeypatch.setitem(registry(), "candidate", Candidate)
 
 
 def cells(grid: str) -> set[str]:
@@ -26,7 +35,8 @@ def cells(grid: str) -> set[str]:
 
 
 def test_every_part_makes_cells_and_has_a_place_of_its_own() -> None:
-    args = argparse.Namespace(essays=Path("essays"), longbench=Path("longbench"), rows=None)
+    folders = {name: Path(name) for name in ("essays", "longbench", "facts", "books")}
+    args = argparse.Namespace(**folders)
     assert {part.grid for plan in plans.PLANS.values() for part in plan()} == set(plans.tasks(args))
     for plan in plans.PLANS.values():
         assert all(part.cells.cells("chat") for part in plan())
@@ -108,7 +118,9 @@ def test_rows_are_gathered_packed_and_gone_on_with(
         str(tmp_path / "back/rows.tar.xz"),
     ]
     monkeypatch.setattr(grids, "workers", lambda args, until: grids.worker(args, Turn(), until))
+    begun = grids.Progress(tmp_path / "out/toy")
     grids.main([*words, "--out", str(tmp_path / "out")])
+    assert begun.told(1).rows == 6
     assert "longbench: 6 rows of infinipot_by-task_256" in capsys.readouterr().out
     rows = read_rows(tmp_path / "out/toy/longbench")
     assert len({row["example"] for row in rows}) == len(rows) == 6
@@ -117,8 +129,48 @@ def test_rows_are_gathered_packed_and_gone_on_with(
         packed.extractall(tmp_path / "again", filter="data")
     monkeypatch.setattr(Runner, "several", lambda *_: pytest.fail("all rows are there"))
     grids.main([*words, "--out", str(tmp_path / "again")])
-    assert grids.Progress(tmp_path / "again/toy").told(1).rows == 6
-    assert "6 rows, 0 of them copies" in capsys.readouterr().out
+    assert grids.Progress(tmp_path / "again/toy").told(1).rows == 0  # they are an earlier run's
+    assert "6 rows, 0 new" in capsys.readouterr().out
+
+
+def test_shares_of_a_cell_are_gathered_as_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(grids, "open_engine", lambda *_, **__: toy.engine())
+    parts = list(plans.Part("longbench", "infinipot", capacity=256).shares(2))
+    monkeypatch.setattr(grids, "chosen", lambda _: parts)
+    monkeypatch.setattr(
+        plans.Part,
+        "evaluation",
+        lambda part, args: Evaluation(toy.Letters(), part.cells, args.out / "parts" / part.grid / part.name),
+    )
+    monkeypatch.setattr(grids, "workers", lambda args, until: grids.worker(args, Turn(), until))
+    grids.main(["--longbench", ".", "--essays", ".", "--models", "toy", "--out", str(tmp_path)])
+    each = [len(read_rows(tmp_path / "toy/parts/longbench" / part.name)) for part in parts]
+    assert each == [3, 3]
+    assert len(read_rows(tmp_path / "toy/longbench")) == 6
+
+
+def test_an_estimate_takes_off_what_is_there_and_what_cells_have_in_common(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = ["--longbench", ".", "--essays", ".", "--models", "smollm2", "--grids", "passkey-more"]
+    recipes = ("infinipot", "infinipot-paper", "full")
+    parts = [plans.Part("passkey-more", one, "general", 8192) for one in recipes]
+    args = grids.options().parse_args([*words, "--out", str(tmp_path)])
+    args.model, args.out = "smollm2", tmp_path / "smollm2"
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(costs, "chosen", lambda _: parts)
+        (first, rows, tokens), second, third = costs.estimated(args)
+        grid = plans.Part.evaluation(first, args)
+        cell = first.cells.cells("plain")[0]
+        with opened(args.out / "passkey-more", {"format": 1, "cells": {}}) as folder:
+            for example in list(grid.task.examples(costs.count))[12:]:
+                folder.append({"kind": "example", "cell": cell.name, "example": example.id})
+        left = [rows for _, rows, _ in costs.estimated(args)]
+    assert (rows, second[1], third[1]) == (60, 48, 48)  # those of 4K fit, whoever reads them
+    assert left == [12, 48, 48]
+    assert tokens > third[2] > 1_000_000
+    grids.main([*words, "--plan", "paper", "--out", str(tmp_path), "--estimate"])
+    assert "smollm2, passkey-more" in capsys.readouterr().out
 
 
 class Turn:

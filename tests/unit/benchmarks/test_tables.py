@@ -11,6 +11,7 @@ import pytest
 import grids
 import put_away
 import tables
+from infinipot.eval import manifest
 from infinipot.eval.folder import read_manifest, read_rows
 from infinipot.eval.grid import Grid
 from toy_eval import kept_run
@@ -105,3 +106,31 @@ def test_packed_rows_are_put_where_the_tables_look_for_them(
         assert read_rows(there) == read_rows(tmp_path / "out" / folder)
         assert read_manifest(there) == read_manifest(tmp_path / "out" / folder)
     assert len(read_rows(tmp_path / "docs/grids-tiny/essays-short")) == 16
+
+
+def test_rows_that_were_put_away_are_taken_back_to_be_gone_on_with(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """What does nothing in a cell has today's default, or the run would be refused; other versions stay."""
+    usual, half = Grid(("infinipot",), catalysts=("by-task",)), {"options": {"part": "report"}}
+    grids_of = {"half/longbench": "qwen/longbench", "half-tiny/essays": "tiny/essays"}
+    places = {**grids_of, "defaults-qwen/longbench": "qwen/longbench-tune", "other/longbench": ""}
+    told: dict[str, Any] = {**half, "versions": manifest.versions()}
+    for folder in places:
+        kept_run(tmp_path / "docs" / folder, "toy", usual, TEXTS, score, **told)
+    kept_run(tmp_path / "docs/half/old", "toy", usual, TEXTS, score, **half, versions={"torch": "1"})
+    for path in (tmp_path / "docs").glob("*/*/manifest.json"):
+        path.write_text(path.read_text("utf-8").replace('"meaning": 48', '"meaning": 24'), "utf-8")
+    words = ["--back", str(tmp_path / "out"), "--folder", "half", "--main", "qwen"]
+    put_away.main([*words, "--results", str(tmp_path / "docs")])
+    said = capsys.readouterr().out
+    assert "qwen/old: left out, made with {'torch': '1'}" in said
+    assert "qwen/longbench-tune: 16 rows" in said
+    there = {str(path.parent.relative_to(tmp_path / "out")) for path in tmp_path.glob("out/*/*/rows.jsonl")}
+    assert there == set(filter(None, places.values()))
+    (cell,) = usual.cells()
+    for folder, place in places.items():
+        if place:
+            found = read_manifest(tmp_path / "out" / place)
+            assert not manifest.differences({**found, "cells": {cell.name: cell.describe()}}, found)
+            assert read_rows(tmp_path / "out" / place) == read_rows(tmp_path / "docs" / folder)
