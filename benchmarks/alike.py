@@ -8,6 +8,7 @@ would need, of rows that may say equally much.
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import random
@@ -78,7 +79,7 @@ class Known:
 class Sharing(Workers):
     """This process and its model; takes over rows that are known, and makes no row later than `until`.
 
-    rows      of each of a task's parts, the first; None is all of them
+    rows      of each of a task's parts, drawn by a hash
     longest   letters of a text; longer ones are left out
     share     which of so many equal shares of these examples, the others being other workers'
     grace     seconds after `until` in which rows that were begun may still end
@@ -198,10 +199,10 @@ def taken(examples: Sequence[Example], rows: float, longest: float, share: tuple
 
 
 def places(examples: Sequence[Example]) -> dict[str, int]:
-    """Return the place of every example among those of its task's part."""
+    """Return the place of every example among those of its task's part, in an order that a hash draws."""
     seen: dict[object, int] = {}
     found = {}
-    for example in examples:
+    for example in sorted(examples, key=lambda one: hashlib.sha256(f"rows {one.id}".encode()).digest()):
         part = example.facts.get("task")
         found[example.id] = seen[part] = seen.get(part, -1) + 1
     return found

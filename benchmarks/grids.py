@@ -199,7 +199,7 @@ def options() -> argparse.ArgumentParser:
     parser.add_argument("--books", type=Path, help="folder with the books they are planted in, .txt")
     parser.add_argument("--plan", default="paper", help="of plans.py; several with commas between them")
     parser.add_argument("--grids", help="only these, with commas between them")
-    parser.add_argument("--rows", type=int, help="of each part of LongBench, at most")
+    parser.add_argument("--rows", type=int, help="of each part of LongBench, at most, drawn by a hash")
     parser.add_argument("--part", default=REPORT, choices=PARTS, help="half of longbench's and *-short's")
     parser.add_argument("--models", default="qwen2.5-coder-1.5b", help="one after the other")
     parser.add_argument("--weights", default="full", help="how weights are held, as in `infinipot eval`")

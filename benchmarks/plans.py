@@ -47,7 +47,7 @@ TEXTS = 4  # that facts are planted in, of each half
 
 @dataclass(frozen=True)
 class Part:
-    """One cell of a grid, on all rows or on the first of each task; `tail` is `fill` where none is given."""
+    """One cell of a grid, on all rows or on some of each task; `tail` is `fill` where none is given."""
 
     grid: str  # its name, and the folder's
     recipe: str
