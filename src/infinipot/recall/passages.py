@@ -8,6 +8,7 @@ from typing import Any
 LEAST, MOST = 200, 600  # characters of a passage
 _ENDS = (
     re.compile(r"\n[ \t]*\n\s*"),  # of a paragraph
+    re.compile(r"[.!?…\"'”’»)\]][ \t]*\n\s*"),  # of a line that is one: a turn of a talk, an entry of a list
     re.compile(r"[.!?…][\"'”’»)\]]*\s+|[。！？]"),  # of a sentence
     re.compile(r"\n"),
     re.compile(r"\s+"),
@@ -37,7 +38,7 @@ class Passage:
     def quote(self, words: Iterable[str], most: int = 200) -> str:
         """Return the sentence that shares most words with a question, in one line."""
         wanted = {word[:5] for word in words if len(word) > 3}  # enough of a word to meet its other forms
-        sentences = [one.strip() for one in _ENDS[1].split(self.text) if one.strip()]
+        sentences = [one.strip() for one in _ENDS[2].split(self.text) if one.strip()]
         best = max(sentences, key=lambda one: sum(word in one.lower() for word in wanted), default="")
         line = " ".join(best.split())
         return line if len(line) <= most else f"{line[: most - 3].rstrip()}..."

@@ -27,7 +27,10 @@ def test_joined_they_are_the_text_however_it_came(pieces: list[str]) -> None:
     ("unit", "end"),
     [
         ("A paragraph of some words without an end\n\n", "\n\n"),
+        ("[8 May] Ann: Did you go? I did not. It rained.\n", ".\n"),
+        ("[8 May] Ann: I did. Look! [photo: a boat]\n", "]\n"),
         ("One sentence follows another. ", ". "),
+        ("One sentence is wrapped, as in an old\nbook, and ends. ", ". "),
         ("文は句点で終わる。", "。"),
         ("only words ", " "),
     ],
