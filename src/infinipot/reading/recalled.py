@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 LEAST = 16  # tokens of passages that are worth reading
 ASIDE = 8  # a capacity's part that the pot itself has beside passages: more of it distracts
 COVERED = 0.5  # of a question's telling words: if the best passage has no more, it is not trusted
-TWO = 2  # nor if it has fewer of them than this, where meaning may find better
+THREE = 3  # nor if it has fewer of them than this, where meaning may find better
 FEW, SMALL = 32, 512  # tokens of keywords; entries of the pot that they are asked for in
 SEVERAL = 60  # tokens of sentences that a story could contain
 KEYWORDS = (
@@ -87,7 +87,7 @@ def passages_for(reader: "Reader", question: str, budget: int, queries: Sequence
         return taken(judged(reader, queries[-1], some), queries, budget, count)
     found, telling = coverage(archive, question)
     few = bool(telling) and found <= COVERED * telling
-    doubtful = config.meaning and telling and (few or found < TWO)
+    doubtful = config.meaning and telling and (few or found < THREE)
     if doubtful and (embedder := getattr(reader.model, "meaning", None)):  # the first use loads it
         guess = said(reader, LIKELY, question, SEVERAL)
         near = nearest(archive, embedder, [*queries, guess, f"{question} {guess}"], config.meaning)

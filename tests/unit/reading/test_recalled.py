@@ -192,9 +192,11 @@ def test_where_words_find_little_sentences_are_found_by_their_meaning_and_judged
         judged.clear()
     made = read(meaning=6)
     made.model.meaning = Horses()  # type: ignore[attr-defined]  # a model may have one
-    made.archive.add("The harbour master counts seven cranes.") if made.archive else None
-    made.recall("How many cranes does the harbour master count?")
-    assert not judged  # two telling words are trusted
+    made.archive.add("The harbour master counts seven rusty cranes.") if made.archive else None
+    made.recall("Which harbour master counts rusty cranes?")
+    assert not judged  # three telling words are trusted
+    made.recall("Which rusty cranes?")
+    assert judged  # two are not
 
 
 def test_keywords_leave_the_pot_as_it_was() -> None:
