@@ -1,134 +1,98 @@
 """Recall measured by several processes on one card: the most wanted first, as long as there is time.
 
-    python benchmarks/recall_plan.py --data DIR --model MODEL --dtype bfloat16 --workers 8 --minutes 9 \
+    python benchmarks/recall_plan.py --data DIR --model MODEL --dtype bfloat16 --workers 8 --minutes 5 \
         --out build/recall --pack recall.tar.xz
 
 DIR is as for `recall.py`. Every worker loads the model and takes the next step that no other has taken. Steps
-are parts of `recall.py` and texts of `judging.py`; their rows are kept under OUT as they come, and the same
-command goes on where it ended. PACK holds all of OUT, and is written anew every minute.
+are texts of `ways.py` and `judging.py`, and reading a million tokens again (`recall.py`); their rows are kept
+under OUT as they come, and the same command goes on where it ended. PACK holds all of OUT, and is written
+anew every minute. With `--model toy` the plan itself is tried, by a tiny random model.
 """
 
 from __future__ import annotations
 
 import argparse
-import json
 import os
 import subprocess
 import sys
 import tarfile
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import judging
 import recall
+import ways
 from infinipot.engine import Engine, open_engine
 from infinipot.errors import InfiniPotError
 from infinipot.eval.folder import read_rows
 from infinipot.eval.results import summary
 from infinipot.eval.tasks.task import REPORT, TUNE
-from infinipot.recall import passages, search
+from infinipot.testing.model import ToyModel
+from infinipot.testing.tokenizer import ByteTokenizer
 from recall import Part
 
-TEXTS = ("paraphrase-report-128k", "paraphrase-tune-128k", "statements-128k")
-TEXTS += ("paraphrase-report-16k", "paraphrase-tune-16k", "statements-16k")
-PASSAGES, POT = (("passages", "1k", "", "general", "0"),), (("infinipot", "1k", "", "general", "0"),)
-JUDGED = (("infinipot", "1k", "32", "general", "0"),)
-JUDGED_PASSAGES = (("passages", "1k", "32", "general", "0"),)
-MORE = (("infinipot", "2k", "", "general", "0"),)
+AGAIN = "again-1m"  # all of a million tokens is read again for each question
+SEVERAL = 40  # questions of a conversation that something is chosen on
+TALKS = 5
+GRACE = 4  # seconds after the end, for what is being written
 Step = Callable[[Engine, argparse.Namespace], Any]
 
 
+def names() -> Iterator[str]:
+    """Everything that is measured, the most wanted first; what takes long begins early."""
+    million = (f"essays-all-1m-{depth}" for depth in (0.5, 0.1, 0.9))
+    yield from (AGAIN, "facts-report-1m-0", "facts-report-1m-1")
+    yield from ("paraphrase-report-128k", "statements-128k", "paraphrase-tune-128k")
+    for number in range(TALKS):
+        yield from (f"locomo-{half}-{number}" for half in (TUNE, REPORT))
+        if number < ways.PARTS:
+            yield from (f"longbench-{half}-{number}" for half in (TUNE, REPORT))
+        yield from (name for name in (next(million, ""),) if name)
+    yield from ("paraphrase-report-16k", "statements-16k", "paraphrase-tune-16k")
+    yield from (f"essays-all-{size}-0.1+0.5+0.9" for size in ("128k", "64k", "16k", "4k"))
+    yield from (f"facts-report-128k-{number}" for number in (0, 1))
+    yield from (f"facts-report-16k-{number}" for number in range(5))
+    yield from ("facts-tune-128k-0", *(f"facts-tune-16k-{number}" for number in range(3)))
+
+
 def steps(args: argparse.Namespace) -> dict[str, Step]:
-    """Everything that is measured, by name, the most wanted first."""
-    found: dict[str, Step] = {f"judging-{name}": _judging(name) for name in TEXTS}
-    found["resident"] = _resident
-    for part in parts(args):
-        found[part.name] = _part(part)
-    return {name: step for name, step in found.items() if any(one in name for one in args.only.split(","))}
+    """The steps by name, those that are asked for."""
+    wanted = args.only.split(",")
+    return {name: _step(name) for name in names() if any(one in name for one in wanted)}
 
 
-def parts(args: argparse.Namespace) -> Iterator[Part]:
-    """The parts: today's code on report halves, and what is still to be chosen on both."""
-    data = args.data
-    facts = {"data": data / "facts", "hay": str(data / "books"), "part": REPORT}
-    many, few = {"texts": 2, "planted": 25}, {"texts": 1, "planted": 3, "each": 1}
-    needles = {"hay": str(data / "essays"), "trials": 1, "depths": "0.1,0.5,0.9"}
-    locomo = Part("locomo", "locomo", {"data": data / "locomo"}, POT)
-    longbench = {"data": data / "longbench", "tasks": recall.QA}
-    qa = Part("longbench", "longbench", longbench, POT, longer=args.capacity)
+def _step(name: str) -> Step:
+    if name == AGAIN:
+        return _again
+    measured = judging if name.startswith(("paraphrase", "statements")) else ways
+    most = {"most": SEVERAL} if name.startswith(f"locomo-{TUNE}") else {}
 
-    def both(
-        name: str, cells: Any, aside: str = "", halves: tuple[str, ...] = (TUNE, REPORT)
-    ) -> Iterator[Part]:
-        for part in halves:
-            for task in (locomo, qa):
-                named = f"{task.name}-{part}-{name}"
-                yield replace(task, name=named, cells=cells, half=part, aside=aside)
-
-    yield Part("facts-1m", "facts", {**facts, "lengths": "1m", **many}, (*PASSAGES, *POT))
-    yield Part("essays-1m", "needle", {**needles, "lengths": "1m"}, POT)
-    yield from both("passages", PASSAGES)
-    yield from both("eighth", POT)
-    yield from both("sure", POT, "sure")
-    yield replace(qa, name="longbench-report-known", half=REPORT, cells=(("infinipot", "0", "", "question"),))
-    yield Part("again-1m", "facts", {**facts, "lengths": "1m", **few}, (("infinipot", "all"),))
-    yield Part("essays", "needle", {**needles, "lengths": "4k,16k,64k,128k"}, POT)
-    yield from both("passages-judged", JUDGED_PASSAGES)
-    yield from both("sure-judged", JUDGED, "sure")
-    yield Part("facts-128k", "facts", {**facts, "lengths": "128k", **many}, (*PASSAGES, *POT))
-    yield Part("facts-16k", "facts", {**facts, "lengths": "16k", "texts": 5}, (*PASSAGES, *POT))
-    yield from both("own", POT, "own")
-    yield from both("old-passages", PASSAGES, OLD, (TUNE,))
-    yield from both("2k", MORE, "", (TUNE,))
-    yield from both("judged", JUDGED, "", (TUNE,))
-    yield from both("old", POT, OLD, (TUNE,))
-
-
-OLD = "old"  # not of `recall.ASIDES`: passages as they were cut and chosen before
-
-
-@contextmanager
-def _as_before() -> Iterator[None]:
-    """Cut passages of up to 1,200 characters, weigh each alone, stop at the first that does not fit."""
-    now = passages.LEAST, passages.MOST, search.BESIDE, search.MISSES
-    passages.LEAST, passages.MOST, search.BESIDE, search.MISSES = 400, 1200, 0.0, 1
-    try:
-        yield
-    finally:
-        passages.LEAST, passages.MOST, search.BESIDE, search.MISSES = now
-
-
-def _part(part: Part) -> Step:
     def step(engine: Engine, args: argparse.Namespace) -> None:
-        if part.aside == OLD:
-            with _as_before():
-                recall.run(replace(part, aside=""), engine, args, args.ends)
-        else:
-            recall.run(part, engine, args, args.ends)
+        limited = most if args.most is None else {}
+        own = {**vars(args), "out": args.out / cast(str, measured.__name__), **limited}
+        measured.measure(name, engine, argparse.Namespace(**own))
 
     return step
 
 
-def _judging(name: str) -> Step:
-    def step(engine: Engine, args: argparse.Namespace) -> None:
-        judging.measure(name, engine, argparse.Namespace(**{**vars(args), "out": args.out / "judging"}))
+def _again(engine: Engine, args: argparse.Namespace) -> None:
+    facts = {"data": args.data / "facts", "hay": str(args.data / "books"), "part": REPORT}
+    few = {"lengths": "1m" if args.most is None else "16k", "texts": 1, "planted": 3, "each": 1}
+    part = Part(AGAIN, "facts", {**facts, **few}, (("infinipot", "all"),))
+    recall.run(part, engine, argparse.Namespace(**{**vars(args), "batch": 1}), args.ends)
 
-    return step
 
-
-def _resident(engine: Engine, args: argparse.Namespace) -> None:
-    most = 1_050_000 if args.most is None else 12_000  # tokens of the long text; a try has fewer
-    found = recall.resident(engine, argparse.Namespace(**{**vars(args), "most": most}))
-    (args.out / "resident.json").write_text(json.dumps(found, indent=1) + "\n", "utf-8")
+def toy() -> Engine:
+    """A tiny random model: its answers are nonsense, and come at once."""
+    return Engine("toy", "plain", cast(Any, ToyModel()), cast(Any, ByteTokenizer()))
 
 
 def work(args: argparse.Namespace) -> None:
     """Take one step after the other that no other worker has taken."""
-    engine = open_engine(args.model, args.device, args.dtype)
+    engine = toy() if args.model == "toy" else open_engine(args.model, args.device, args.dtype)
+    print(f"loaded {time.monotonic() - args.began:.0f} s after the start", flush=True)
     for name, step in steps(args).items():
         if time.monotonic() > args.ends or not _taken(args.out / "taken" / name):
             continue
@@ -137,7 +101,7 @@ def work(args: argparse.Namespace) -> None:
             step(engine, args)
         except InfiniPotError as error:
             print(f"{name}: {error}", flush=True)
-        print(f"  {name} after {time.monotonic() - started:.0f} s", flush=True)
+        print(f"  {name} took {time.monotonic() - started:.0f} s", flush=True)
 
 
 def _taken(path: Path) -> bool:
@@ -154,13 +118,15 @@ def lead(args: argparse.Namespace) -> None:
     (args.out / "taken").mkdir(parents=True, exist_ok=True)
     for claim in (args.out / "taken").iterdir():  # of an earlier run: rows say what is done
         claim.unlink()
-    command, running = [sys.executable, __file__, *sys.argv[1:], "--worker"], []
+    command, running = [sys.executable, __file__, *sys.argv[1:], "--began", str(args.began)], []
+    threads = str(max(1, (os.cpu_count() or 1) // args.workers))  # or workers would wait for one another
     for number in range(args.workers):
         with (args.out / f"worker-{number}.log").open("a", encoding="utf-8") as log:
-            running.append(subprocess.Popen(command, stdout=log, stderr=log))
+            own = {**os.environ, "OMP_NUM_THREADS": threads, "TOKENIZERS_PARALLELISM": "false"}
+            running.append(subprocess.Popen(command, stdout=log, stderr=log, env=own))
     packed = time.monotonic()
-    while any(one.poll() is None for one in running) and time.monotonic() < args.ends + 25:
-        time.sleep(1)
+    while any(one.poll() is None for one in running) and time.monotonic() < args.ends + GRACE:
+        time.sleep(0.5)
         if time.monotonic() > packed + 60:
             pack(args)
             packed = time.monotonic()
@@ -180,40 +146,29 @@ def pack(args: argparse.Namespace) -> None:
 
 
 def table(args: argparse.Namespace) -> str:
-    """A line a cell: the mean in percent, and the rows."""
-    lines = []
-    for part in parts(args):
-        if (args.out / part.name).is_dir() and (rows := list(read_rows(args.out / part.name))):
-            for cell in summary(rows)["cells"]:
-                score = "-" if cell["score"] is None else f"{100 * cell['score']:5.1f}"
-                lines.append(f"{part.name:34} {cell['cell'][:40]:40} {score} {cell['rows']:4}")
-    resident = args.out / "resident.json"
-    lines += [resident.read_text("utf-8")] if resident.exists() else []
-    return "\n".join((*lines, judging.table(args.out / "judging")))
+    """A line a set: the means in percent, and the questions; and how each worker ended."""
+    logs = sorted(args.out.glob("worker-*.log"))
+    lines = [f"{log.stem}: {(log.read_text('utf-8').strip().splitlines() or ['-'])[-1]}" for log in logs]
+    if (args.out / AGAIN).is_dir():
+        for cell in summary(list(read_rows(args.out / AGAIN)))["cells"]:
+            lines.append(f"{AGAIN:24} {cell['cell']}: {cell['score']}, {cell['rows']} questions")
+    return "\n".join((*lines, ways.table(args.out / "judging"), ways.table(args.out / "ways")))
 
 
 def main() -> None:
     """Lead, or work for the one who leads."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
-    parser.add_argument("--model", default="qwen2.5-coder-1.5b")
-    parser.add_argument("--device", default="auto")
-    parser.add_argument("--dtype", default="auto")
-    parser.add_argument("--data", type=Path, required=True)
-    parser.add_argument("--capacity", type=int, default=4096)
-    parser.add_argument("--batch", type=int, default=16)
+    parser = ways.parser(__doc__)
     parser.add_argument("--workers", type=int, default=8)
-    parser.add_argument("--minutes", type=float, default=9)
     parser.add_argument("--only", default="", help="what a step's name has in it, commas between")
-    parser.add_argument("--most", type=int, help="questions of a text of `judging.py`, for a try")
-    parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--pack", type=Path, help="a .tar.xz file")
-    parser.add_argument("--worker", action="store_true", help=argparse.SUPPRESS)
+    parser.add_argument("--began", type=float, help=argparse.SUPPRESS)  # a worker is told when all began
     args = parser.parse_args()
-    args.ends = time.monotonic() + 60 * args.minutes
-    if args.worker:
-        work(args)
-    else:
+    leads, args.began = args.began is None, args.began or time.monotonic()
+    args.ends = args.began + 60 * args.minutes
+    if leads:
         lead(args)
+    else:
+        work(args)
 
 
 if __name__ == "__main__":
