@@ -83,7 +83,7 @@ def statements(name: str, data: Path) -> dict[str, str]:
     """The statement that answers each question."""
     own = name.startswith("statements")
     file = Path(__file__).parent / "statements.jsonl" if own else data / "facts" / "paraphrase.jsonl"
-    read = [json.loads(line) for line in file.open(encoding="utf-8")]
+    read = [json.loads(line) for line in file.read_text("utf-8").splitlines()]
     return {one["question"]: one["statement"] for one in read}
 
 

@@ -139,7 +139,9 @@ class Asking:
         """Return what is known of a question before it is answered, and the passages by each choice."""
         reader, question = self.read, example.query or example.question
         archive, encode = reader.archive, reader.tokenizer.encode
-        some = [*archive.passages(ranked(archive, [question])[:JUDGED])]
+        others = range(1, archive.last + 1)  # where words find too few, as `--judge` does
+        every = dict.fromkeys([*ranked(archive, [question]), *others])
+        some = [*archive.passages(list(every)[:JUDGED])]
         says = judge(reader, question, [one.text.strip() for one in some]) if some else []
         best = sorted(range(len(some)), key=says.__getitem__, reverse=True)
 
@@ -196,7 +198,7 @@ def measure(name: str, engine: Engine, args: argparse.Namespace, made: Any = row
     """Measure one text, from where an earlier run ended, as long as there is time."""
     args.out.mkdir(parents=True, exist_ok=True)
     file = args.out / f"{name}.jsonl"
-    before = [json.loads(line) for line in file.open(encoding="utf-8")] if file.exists() else []
+    before = _lines(file) if file.exists() else []
     with file.open("a", encoding="utf-8") as out:
         for row in made(name, engine, args, {row["example"] for row in before}):
             out.write(json.dumps({"text": name, **row}) + "\n")
@@ -205,11 +207,15 @@ def measure(name: str, engine: Engine, args: argparse.Namespace, made: Any = row
                 return
 
 
+def _lines(file: Path) -> list[Told]:
+    return [json.loads(line) for line in file.read_text("utf-8").splitlines()]
+
+
 def table(folder: Path) -> str:
     """The mean of every way, in percent, set by set."""
     lines, sets = [], dict[str, list[Told]]()
     for file in sorted(folder.glob("*.jsonl")):
-        sets.setdefault(file.stem.rpartition("-")[0], []).extend(map(json.loads, file.open(encoding="utf-8")))
+        sets.setdefault(file.stem.rpartition("-")[0], []).extend(_lines(file))
     for name, some in sets.items():
         ways = some[0]["ways"] if some else ()
         means = (f"{way} {100 * fmean(row['ways'][way]['score'] for row in some):.1f}" for way in ways)
