@@ -17,6 +17,7 @@ import subprocess
 import sys
 import tarfile
 import time
+import traceback
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, cast
@@ -101,6 +102,8 @@ def work(args: argparse.Namespace) -> None:
             step(engine, args)
         except InfiniPotError as error:
             print(f"{name}: {error}", flush=True)
+        except Exception:  # the other steps may still go well
+            traceback.print_exc()
         print(f"  {name} took {time.monotonic() - started:.0f} s", flush=True)
 
 

@@ -76,6 +76,7 @@ class Asking:
         self.task, self.text, self.runners = task, "", (Runner(engine, 2), Runner(engine, 2))
         self.recipes = Recipe.named(**sizes), Recipe.named("passages", **sizes)
         self.read, self.readers = self._reader(False), (list[Any](), list[Any]())
+        self.known = self.read
         self.means = getattr(engine.model, "meaning", None) is not None
 
     def _reader(self, alone: bool) -> Any:
@@ -88,7 +89,7 @@ class Asking:
             self.read.clear()
             self.read.set_question(bare=example.bare)
             self.read.read(example.text)
-            self.text = example.text
+            self.text, self.known = example.text, self.read.fork()
 
     def answered(self, wanted: Sequence[tuple[Example, dict[str, list[Passage]]]]) -> list[dict[str, Told]]:
         """Answer questions about one text, each after passages in several ways, all at once.
@@ -128,7 +129,7 @@ class Asking:
         reader.clear()
         reader.set_question(bare=example.bare)
         if not alone:
-            reader.take_over(self.read)
+            reader.take_over(self.known)
         return reader
 
     def _sequence(self, reader: Any, example: Example, passages: list[Passage]) -> Any:
