@@ -184,7 +184,7 @@ def rows(name: str, engine: Engine, args: argparse.Namespace, done: set[str]) ->
             asking.take_in(some[0])
             read = time.perf_counter()
             found = [asking.looked_up(one, meant) for one in some]
-            wanted = [
+            wanted: list[dict[str, list[Passage]]] = [
                 {"pure.pot": []}
                 | {f"{way}.{end}": few for end in ("pot", "alone") for way, few in one.items()}
                 for _, one in found
