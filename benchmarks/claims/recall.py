@@ -173,9 +173,7 @@ def _rules(page: partial[None], adr: partial[None]) -> None:
     sure = others.some(lambda row: not row["doubtful"])
     adr("for {} of the {} the right sentence is not", others.count - others.found, others.count)
     adr("and {} have two telling words", sure.count)
-    adr("answer {} of them where the sum would answer {}.", sure.right("words"), sure.right(TAKEN))
-    seen = others.right(TAKEN) - sure.right(TAKEN) + sure.right("words")
-    adr("So of the {} a user would see {} answered.", others.count, seen)
+    adr("answer {} of them where the sum would answer {}:", sure.right("words"), sure.right(TAKEN))
 
 
 def _told(says: partial[None], report: Asked, others: Asked) -> None:

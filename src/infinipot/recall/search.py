@@ -10,7 +10,8 @@ from infinipot.recall.words import terms
 MOST, SEVERAL = 400, 8  # passages looked at; for the best one
 MISSES = 8  # passages that are too long for what is left of a budget, before no more are tried
 BESIDE = 0.5  # what a passage gains of its neighbours' weight: the answer often stands beside the words
-COMMON, FEW = 0.1, 3  # a word of more than this share of passages, and of more than these, says nothing alone
+COMMON, FEW = 0.1, 3  # a word of more than this share of passages, and of more than these, tells little
+NOTHING = 0.2  # where each word of a question has more than this share of them, none is recalled
 _DAMPING = 60  # of reciprocal ranks, as is usual
 
 
@@ -26,7 +27,7 @@ def search(
 
 def ranked(archive: Archive, queries: Sequence[str]) -> list[int]:
     """Return the numbers of passages that share words with wordings of a question, the best first."""
-    most = max(FEW, COMMON * archive.last)
+    most = max(FEW, NOTHING * archive.last)
     telling = (words for words in map(terms, queries) if any(0 < archive.count(one) <= most for one in words))
     return fused([supported(archive.matching(words, MOST)) for words in telling])
 

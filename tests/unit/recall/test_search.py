@@ -41,6 +41,13 @@ def test_no_passage_for_words_that_are_everywhere_or_nowhere() -> None:
     assert found(made, "") == []
 
 
+def test_words_of_many_passages_find_where_they_are_all_there_is() -> None:
+    made = archive(**{f"at{number}": f"Support came on day {number}." for number in range(0, 200, 7)})
+    assert found(made, "What support?")[0].startswith("Support came")  # in a seventh of them
+    made = archive(**{f"at{number}": f"Support came on day {number}." for number in range(0, 200, 4)})
+    assert found(made, "What support?") == []
+
+
 def test_several_wordings_are_fused() -> None:
     made = archive(at5="Milk makes Ottilie ill.", at9="A cobbler mends shoes.")
     wordings = "Who is lactose intolerant?", "milk dairy", "shoes"
