@@ -16,6 +16,7 @@ import argparse
 import json
 import time
 from collections.abc import Callable, Iterator
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -46,24 +47,22 @@ def rows(name: str, engine: Engine, args: argparse.Namespace, done: set[str]) ->
     encode, planted = engine.tokenizer.encode, statements(name, args.data)
     task, asked = questions(name, args.data, lambda text: len(encode(text)))
     asking = ways.Asking(task, engine, args.capacity)
-    for one in asked[: args.most]:
-        if one.id in done:
-            continue
-        asking.take_in(one)
-        started, reader = time.perf_counter(), asking.read
+
+    def look(one: Example) -> ways.Looked:
+        reader, budget = asking.read, asking.read.config.recalled
         some, signals = judged(reader, one.query)
         chosen = {"words": reader.recall(one.query)}
         for size in SIZES:
-            best = best_of(signals, size)
-            chosen[f"near{size}"] = taken(
-                [some[at] for at in best], [one.query], reader.config.recalled, lambda text: len(encode(text))
-            )
-        wanted = {f"{way}.{end}": few for end in ("pot", "alone") for way, few in chosen.items()}
-        (answers,) = asking.answered([(one, wanted)])
+            best = [some[at] for at in best_of(signals, size)]
+            chosen[f"near{size}"] = taken(best, [one.query], budget, lambda text: len(encode(text)))
         row: dict[str, Any] = {"example": one.id, "coverage": coverage(reader.archive, one.query)}
         row["right"] = [at for at, passage in enumerate(some) if planted[one.query] in passage.text]
         row |= {key: [round(value, 2) for value in values] for key, values in signals.items()}
-        yield {**row, "ways": answers, "s": round(time.perf_counter() - started, 2)}
+        return row, {f"{way}.{end}": few for end in ("pot", "alone") for way, few in chosen.items()}
+
+    left = iter([one for one in asked[: args.most] if one.id not in done])
+    while few := list(islice(left, ways.TOGETHER)):
+        yield from asking.answered(few, look)
 
 
 def best_of(signals: Signals, size: int) -> list[int]:

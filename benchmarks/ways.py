@@ -38,8 +38,10 @@ from infinipot.recall.search import coverage, ranked, taken
 
 JUDGED = 32  # passages
 PARTS = 4  # of LongBench
-TOGETHER = 4  # questions that are answered at once
+TOGETHER = 6  # questions that are answered at once
 Told = dict[str, Any]
+Looked = tuple[Told, dict[str, list[Passage]]]
+Look = Callable[[Example], Looked]
 
 
 def questions(name: str, args: argparse.Namespace, count: Callable[[str], int]) -> tuple[Task, list[Example]]:
@@ -91,16 +93,18 @@ class Asking:
             self.read.read(example.text)
             self.text, self.known = example.text, self.read.fork()
 
-    def answered(self, wanted: Sequence[tuple[Example, dict[str, list[Passage]]]]) -> list[dict[str, Told]]:
-        """Answer questions about one text, each after passages in several ways, all at once.
+    def answered(self, some: Sequence[Example], look: Look) -> list[Told]:
+        """Answer questions, each after passages in several ways, all at once; return a row for each.
 
-        A way's name ends with `.pot` or `.alone`. What two ways have in common is answered once.
+        `look` finds them in what was read: a row so far, and the ways, whose names end with `.pot` or
+        `.alone`. What two ways have in common is answered once.
         """
-        batch, answers, used = DecodeBatch(), dict[Any, tuple[Answer, list[float]]](), [0, 0]
-        asked: list[tuple[Example, dict[str, Any]]] = []
-        for example, ways in wanted:
+        started, batch, used = time.perf_counter(), DecodeBatch(), [0, 0]
+        answers, asked = dict[Any, tuple[Answer, list[float]]](), list[tuple[Told, dict[str, Any]]]()
+        for example in some:
+            self.take_in(example)
+            row, ways = look(example)
             known: dict[Any, Any] = {}
-            asked.append((example, {}))
             for way, passages in ways.items():
                 alone = way.endswith(".alone")
                 if (key := (alone, *passages)) not in known:
@@ -108,10 +112,12 @@ class Asking:
                     known[key] = sequence = self._sequence(reader, example, passages)
                     answers[sequence] = Answer(reader, example.one_line), []
                     batch.add(sequence)
-                asked[-1][1][way] = known[key]
+            asked.append((row, {way: known[way.endswith(".alone"), *few] for way, few in ways.items()}))
         _decoded(batch, answers)
+        took = round((time.perf_counter() - started) / len(some), 2)
         return [
-            {way: self._told(example, *answers[one]) for way, one in ways.items()} for example, ways in asked
+            {**row, "ways": {way: self._told(one, *answers[own]) for way, own in ways.items()}, "s": took}
+            for one, (row, ways) in zip(some, asked, strict=True)
         ]
 
     def _told(self, example: Example, answer: Answer, likely: list[float]) -> Told:
@@ -136,8 +142,8 @@ class Asking:
         ids = recalled.prompt(reader, example.query or example.question, passages, example.question)
         return reader.sequence(ids, Generation(example.new_tokens, logprobs=0), final=True)
 
-    def looked_up(self, example: Example, meant: bool) -> tuple[Told, dict[str, list[Passage]]]:
-        """Return what is known of a question before it is answered, and the passages by each choice."""
+    def look(self, example: Example, meant: bool) -> Looked:
+        """Return what is known of a question before it is answered, and the passages of each way."""
         reader, question = self.read, example.query or example.question
         archive, encode = reader.archive, reader.tokenizer.encode
         others = range(1, archive.last + 1)  # where words find too few, as `--judge` does
@@ -159,7 +165,8 @@ class Asking:
         row: Told = {"example": example.id, "facts": dict(example.facts)}
         row |= {"coverage": coverage(archive, question), "judged": [round(one, 2) for one in says]}
         row["recalled"] = {name: sum(len(encode(one.text)) for one in few) for name, few in chosen.items()}
-        return row, chosen
+        ends = {f"{way}.{end}": few for end in ("pot", "alone") for way, few in chosen.items()}
+        return row, {"pure.pot": [], **ends}
 
 
 def _decoded(batch: DecodeBatch, answers: dict[Any, tuple[Answer, list[float]]]) -> None:
@@ -177,22 +184,9 @@ def rows(name: str, engine: Engine, args: argparse.Namespace, done: set[str]) ->
     """Ask the questions of a text that were not asked before."""
     task, asked = questions(name, args, lambda text: len(engine.tokenizer.encode(text)))
     asking, meant = Asking(task, engine, args.capacity), name.startswith(("facts", "essays"))
-    left = [one for one in asked[: args.most] if one.id not in done]
-    for _, about in groupby(left, key=lambda one: one.text):
-        while some := list(islice(about, TOGETHER)):
-            started = time.perf_counter()
-            asking.take_in(some[0])
-            read = time.perf_counter()
-            found = [asking.looked_up(one, meant) for one in some]
-            wanted: list[dict[str, list[Passage]]] = [
-                {"pure.pot": []}
-                | {f"{way}.{end}": few for end in ("pot", "alone") for way, few in one.items()}
-                for _, one in found
-            ]
-            answers = asking.answered([*zip(some, wanted, strict=True)])
-            took = [round(read - started, 2), round((time.perf_counter() - read) / len(some), 2)]
-            for (row, _), ways in zip(found, answers, strict=True):
-                yield {**row, "ways": ways, "s": took}
+    left = iter([one for one in asked[: args.most] if one.id not in done])
+    while some := list(islice(left, TOGETHER)):
+        yield from asking.answered(some, lambda one: asking.look(one, meant))
 
 
 def measure(name: str, engine: Engine, args: argparse.Namespace, made: Any = rows) -> None:
