@@ -57,12 +57,12 @@ def ray_build(settings: Any) -> Any:
 def main(told: dict[str, Any]) -> None:
     from infinipot.recipes.recipe import Recipe
     from infinipot.server import lifecycle
-    from infinipot.server.http import streams
+    from infinipot.server.http import protocol, streams
     from infinipot.server.settings import Keys, Settings
     from infinipot.store import open_store
 
     logging.basicConfig(level=logging.DEBUG, stream=sys.stderr)
-    lifecycle.HEADERS_S = told.pop("headers_s", lifecycle.HEADERS_S)
+    protocol.HEADERS_S = told.pop("headers_s", protocol.HEADERS_S)
     streams.SEND_S = told.pop("send_s", streams.SEND_S)
     pause, store = told.pop("pause", 0.0), open_store(told["store"])
     keys, spool = Keys.of(told.pop("keys", [])), Path(told.pop("spool"))

@@ -14,7 +14,7 @@ from infinipot.server.settings import OPTIONS, Settings
 def serve(*, given: Given) -> None:
     """Serve a model to OpenAI clients, browsers and curl; every option is also a variable."""
     with needed_for("serving", "serve"):
-        for name in ("fastapi", "prometheus_client", "sse_starlette", "uvicorn"):
+        for name in ("fastapi", "prometheus_client", "uvicorn"):
             importlib.import_module(name)
     run_server(Settings.of(given.values), given)
 

@@ -10,27 +10,21 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from types import FrameType
 
-import h11
 import uvicorn
 from fastapi import FastAPI
-from sse_starlette.sse import AppStatus
-from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from infinipot.common.atomic_files import reason
 from infinipot.engine import Engine
 from infinipot.errors import ConfigError
 from infinipot.recipes.recipe import Recipe
-from infinipot.server.http import streams
 from infinipot.server.http.app import create_app
+from infinipot.server.http.protocol import Protocol
 from infinipot.server.http.service import Service
-from infinipot.server.http.uploads import SENT
 from infinipot.server.scheduler.scheduler import Scheduler
 from infinipot.server.settings import Settings
 from infinipot.store import PotStore
 
 log = logging.getLogger("infinipot.server")
-HEADERS_S = 30.0  # time to send them
-LINGER_S = 2.0  # time to take the answer to a request whose body is not waited for
 SIZES = "%d slots and %d conversations of %d entries: %.2f GB of pots, at most %.2f GB in all"
 ROOM = "the card has room for %d more such pots; torch is refused what is above the bound"
 SWITCH_S = 2e-4  # the model's thread lets others in at every operation, and must not wait 5 ms after each
@@ -69,7 +63,6 @@ def build_app(
 
 def serve(app: FastAPI, taken: socket.socket) -> None:
     """Serve until told to stop; raise what kept the scheduler from starting."""
-    AppStatus.enable_automatic_graceful_drain = False  # streams end when their answers do
     sys.setswitchinterval(SWITCH_S)
     service: Service = app.state.service
     host, port = taken.getsockname()[:2]
@@ -133,68 +126,3 @@ class Server(uvicorn.Server):
     async def _drain(self) -> None:
         await asyncio.to_thread(self._service.scheduler.stop, self._service.settings.drain_s)
         self.should_exit = True
-
-
-class Protocol(H11Protocol):
-    """uvicorn's HTTP, with a bound on the time of a head, of a body after its answer, and of an answer."""
-
-    _late: asyncio.TimerHandle
-    _stuck: asyncio.TimerHandle | None = None  # set while more is to be sent than the client takes
-
-    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        """Start the time limit of a request's head."""
-        super().connection_made(transport)
-        self._wait()
-
-    def data_received(self, data: bytes) -> None:
-        """Take bytes; the time limit ends once they make a whole head."""
-        super().data_received(data)
-        if self.conn.their_state is not h11.IDLE:
-            self._late.cancel()
-        elif self._late.cancelled():
-            self._wait()
-
-    def connection_lost(self, exc: Exception | None) -> None:
-        """End the time limits with the connection."""
-        self._late.cancel()
-        self._end_watch()
-        super().connection_lost(exc)
-
-    def pause_writing(self) -> None:
-        """Stop sending until the client has taken what was sent, for which it has a time limit."""
-        super().pause_writing()
-        self._watch()
-
-    def resume_writing(self) -> None:
-        """Go on sending."""
-        self._end_watch()
-        super().resume_writing()
-
-    def on_response_complete(self) -> None:
-        """Go on with the connection; close it soon where the request's body is still on its way.
-
-        A client that is refused before its body came would otherwise hold the connection with a byte now
-        and then. Closed at once, it might not see the answer.
-        """
-        super().on_response_complete()
-        if self.conn.their_state is h11.SEND_BODY:
-            self.loop.call_later(LINGER_S, self.transport.close)
-
-    def _wait(self) -> None:
-        self._late = self.loop.call_later(HEADERS_S, self.transport.close)
-
-    def _watch(self) -> None:
-        """Let a client go that takes too little; a connection that is only closed waits for what is left."""
-        before = self.transport.get_write_buffer_size()
-
-        def look() -> None:
-            if before - self.transport.get_write_buffer_size() < SENT:
-                self.transport.abort()
-            else:
-                self._watch()
-
-        self._stuck = self.loop.call_later(streams.SEND_S, look)
-
-    def _end_watch(self) -> None:
-        if self._stuck is not None:
-            self._stuck.cancel()

@@ -1,5 +1,6 @@
 """Answers, whole or streamed, in OpenAI's shapes: chat and completions."""
 
+import json
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -13,6 +14,7 @@ from infinipot.server.http.streams import DONE, SSE, EventStream, Sent, sent
 from infinipot.server.scheduler import requests
 
 router = APIRouter(prefix="/v1", tags=["answers"])
+_TEXT = "QzTextQz"  # in the place of a piece's text
 
 
 @router.post("/chat/completions", responses={200: {"content": SSE, "description": "The answer."}})
@@ -41,7 +43,7 @@ async def _answer(caller: Caller, asked: AnswerBody, wanted: Sequence[requests.R
         return JSONResponse(answer.whole(await caller.outcomes(handles, requests.Answered)))
     wants_usage = asked.stream_options is not None and asked.stream_options.include_usage
     usage: dict[str, Any] = {"usage": None} if wants_usage else {}
-    ends: list[requests.Answered] = []
+    pieces, ends = Pieces(answer, usage), list[requests.Answered]()
 
     def render(event: requests.Event, index: int) -> Iterator[Sent]:
         if isinstance(event, requests.Reading) and asked.return_progress:
@@ -49,7 +51,7 @@ async def _answer(caller: Caller, asked: AnswerBody, wanted: Sequence[requests.R
         elif isinstance(event, requests.Queued) and asked.return_progress:
             yield sent(answer.queued(event, index) | usage)
         elif isinstance(event, requests.Piece):
-            yield sent(answer.chunk(event.text, index, scored=event.scored) | usage)
+            yield pieces.sent(event, index)
         elif isinstance(event, requests.Call):
             yield sent(answer.call(event, index) | usage)
         elif isinstance(event, requests.Answered):
@@ -62,3 +64,22 @@ async def _answer(caller: Caller, asked: AnswerBody, wanted: Sequence[requests.R
     numbers = range(len(handles)) if answer.chat else ()
     opening = [sent(answer.chunk("", index, role="assistant") | usage) for index in numbers]
     return await EventStream(caller.service, handles, render, opening).peek()
+
+
+class Pieces:
+    """Pieces of an answer as they are sent; what is the same around the text of all is written once."""
+
+    def __init__(self, answer: Answer, usage: dict[str, Any]) -> None:
+        self._answer, self._usage = answer, usage
+        self._around: dict[int, tuple[Sent, Sent]] = {}  # of each answer: what is before and after
+
+    def sent(self, piece: requests.Piece, index: int) -> Sent:
+        """Return a piece as an event."""
+        if piece.scored:
+            return sent(self._answer.chunk(piece.text, index, scored=piece.scored) | self._usage)
+        if index not in self._around:
+            whole = sent(self._answer.chunk(_TEXT, index) | self._usage)
+            before, _, after = whole.rpartition(json.dumps(_TEXT).encode())
+            self._around[index] = before, after
+        before, after = self._around[index]
+        return b"".join((before, json.dumps(piece.text).encode(), after))

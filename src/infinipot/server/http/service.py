@@ -21,7 +21,7 @@ from infinipot.text.files import title
 
 WORDS = 4  # lists of them that are made or waited for; each needs a whole pot, loaded on one thread
 T = TypeVar("T")
-Numbered = tuple[int, requests.Event]
+Numbered = tuple[int, list[requests.Event]]  # of which request, and what came of it
 
 
 class Service:
@@ -84,30 +84,32 @@ class Service:
     async def collect(self, handle: requests.RequestHandle, kind: type[T]) -> "Outcome[T]":
         """Return all that comes of a request."""
         parts: list[requests.Piece | requests.Call] = []
-        async for event in self.events(handle):
-            if isinstance(event, requests.Piece | requests.Call):
-                parts.append(event)
-            elif isinstance(event, kind):
-                return Outcome(parts, event)
+        async for batch in self.batches(handle):
+            for event in batch:
+                if isinstance(event, requests.Piece | requests.Call):
+                    parts.append(event)
+                elif isinstance(event, kind):
+                    return Outcome(parts, event)
         raise requests.FaultError("the request ended early: send it again")
 
-    async def events(self, handle: requests.RequestHandle) -> AsyncGenerator[requests.Event, None]:
+    async def batches(self, handle: requests.RequestHandle) -> AsyncGenerator[list[requests.Event], None]:
         """Yield what comes of a request; a caller who stops listening gives the request up."""
         metrics = RequestMetrics(self.metrics)
         try:
-            async for event in handle:
-                metrics.see(event)
-                yield event
+            async for batch in handle.batches():
+                for event in batch:
+                    metrics.see(event)
+                yield batch
         finally:
             handle.cancel()
 
     async def merged(self, handles: Sequence[requests.RequestHandle]) -> AsyncGenerator[Numbered, None]:
         """Yield what comes of several requests as it comes, with the number of the request."""
-        sources = [self.events(handle) for handle in handles]
+        sources = [self.batches(handle) for handle in handles]
         if len(sources) == 1:  # nearly all: a task for every token is then what takes most of the time
             try:
-                async for only in sources[0]:
-                    yield 0, only
+                async for batch in sources[0]:
+                    yield 0, batch
             finally:
                 await sources[0].aclose()
             return
@@ -116,9 +118,9 @@ class Service:
             while waiting:
                 done, _ = await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
                 for task in sorted(done, key=lambda task: waiting[task]):
-                    index, event = waiting.pop(task), task.result()
-                    if event is not None:
-                        yield index, event
+                    index, found = waiting.pop(task), task.result()
+                    if found is not None:
+                        yield index, found
                         waiting[asyncio.ensure_future(anext(sources[index], None))] = index
         finally:
             for task in waiting:

@@ -6,8 +6,7 @@ from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Seque
 from contextlib import suppress
 from typing import Any, Self
 
-from sse_starlette import EventSourceResponse, ServerSentEvent
-from sse_starlette.sse import SendTimeoutError
+from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
 from infinipot.errors import InfiniPotError
@@ -15,11 +14,13 @@ from infinipot.server.http import errors
 from infinipot.server.http.service import Service
 from infinipot.server.scheduler import requests
 
-KEEP_ALIVE_S = 15
+KEEP_ALIVE_S = 15.0
 SEND_S = 60.0  # a client that takes nothing for so long is let go
 PEEK_S = 1.0  # how long a stream waits for its first event: an error then still has a status of its own
 DONE = b"data: [DONE]\n\n"  # the last event of OpenAI's streams
+PING = b": keep-alive\n\n"
 SSE = {"text/event-stream": {"schema": {"type": "string"}}}  # for the OpenAPI document
+HEADERS = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}  # a proxy passes each event on at once
 Sent = bytes  # an event as it is sent
 
 
@@ -29,8 +30,14 @@ def sent(data: dict[str, Any], event: str | None = None) -> Sent:
     return f"{name}data: {json.dumps(data)}\n\n".encode()
 
 
-class EventStream(EventSourceResponse):
-    """Requests' events as a stream, which gives them up when it ends, even before its first byte."""
+class EventStream(Response):
+    """Requests' events as a stream, which gives them up when it ends, even before its first byte.
+
+    Events that came together are sent together: a stream is a few tasks and calls, so that one process has
+    time for many.
+    """
+
+    media_type = "text/event-stream"
 
     def __init__(
         self,
@@ -41,35 +48,34 @@ class EventStream(EventSourceResponse):
         error: str | None = None,  # name of an event that says what went wrong
     ) -> None:
         self._handles, self._render, self._error = handles, render, error
-        self._events = service.merged(handles)
-        self._first = asyncio.ensure_future(anext(self._events, None))
-        self._content = self._sent(opening)
+        self._content = self._sent(b"".join(opening), service.merged(handles))
         self.after: Callable[[], Awaitable[object]] | None = None  # what is to be done when it is over
-        super().__init__(self._content, ping=KEEP_ALIVE_S, send_timeout=SEND_S, sep="\n")
-        self.ping_message_factory = lambda: ServerSentEvent(comment="keep-alive")
+        self.status_code, self.background = 200, None
+        self.init_headers(HEADERS)
 
     async def peek(self) -> Self:
         """Wait a moment for the first event; raise what went wrong before any came."""
         try:
-            await asyncio.wait({self._first}, timeout=PEEK_S)
-            if self._first.done():
-                self._first.result()
+            await self._handles[0].peek(PEEK_S)
         except BaseException:
-            self._first.cancel()
             self._give_up()
             raise
         return self
 
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:  # noqa: ARG002
         """Send the stream to its end, or its client's."""
+        work = [asyncio.ensure_future(self._send(send)), asyncio.ensure_future(self._watch(receive, send))]
         try:
-            with suppress(SendTimeoutError):
-                await super().__call__(scope, receive, send)
+            done, _ = await asyncio.wait(work, return_when=asyncio.FIRST_COMPLETED)
+            with suppress(TimeoutError):  # the client takes nothing
+                for one in done:
+                    one.result()
         finally:
             self._give_up()
-            self._first.cancel()
-            with suppress(RuntimeError):  # it is being closed already
-                await self._content.aclose()
+            for one in work:
+                one.cancel()
+            await asyncio.gather(*work, return_exceptions=True)
+            await self._content.aclose()
             if self.after is not None:
                 await self.after()
 
@@ -77,20 +83,42 @@ class EventStream(EventSourceResponse):
         for handle in self._handles:
             handle.cancel()
 
-    async def _sent(self, opening: Sequence[Sent]) -> AsyncGenerator[Sent]:
+    async def _send(self, send: Send) -> None:
+        await send({"type": "http.response.start", "status": 200, "headers": self.raw_headers})
+        async for data in self._content:
+            await _say(send, data)
+        await _say(send, b"", more=False)
+
+    async def _watch(self, receive: Receive, send: Send) -> None:
+        """Return when the client leaves; until then show it now and then that the stream lives."""
+        while True:
+            try:
+                async with asyncio.timeout(KEEP_ALIVE_S):
+                    message = await receive()
+            except TimeoutError:
+                await _say(send, PING)
+            else:
+                if message["type"] == "http.disconnect":
+                    return
+
+    async def _sent(
+        self, opening: Sent, events: AsyncGenerator[tuple[int, list[requests.Event]], None]
+    ) -> AsyncGenerator[Sent, None]:
         """Yield what is sent; errors too, since the status has been sent before them."""
+        if opening:
+            yield opening
         try:
-            for one in opening:
-                yield one
-            found = await self._first
-            while found is not None:
-                index, event = found
-                for one in self._render(event, index):
-                    yield one
-                found = await anext(self._events, None)
+            async for index, batch in events:
+                if data := b"".join(one for event in batch for one in self._render(event, index)):
+                    yield data
         except Exception as error:  # a stream that has begun can only end with one line
             if not isinstance(error, InfiniPotError):
                 errors.log.error("a stream failed", exc_info=error)
             yield sent(errors.body(errors.refusal(error)), self._error)
         finally:
-            await self._events.aclose()
+            await events.aclose()
+
+
+async def _say(send: Send, data: Sent, more: bool = True) -> None:
+    async with asyncio.timeout(SEND_S):
+        await send({"type": "http.response.body", "body": data, "more_body": more})

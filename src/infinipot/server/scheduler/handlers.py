@@ -221,7 +221,8 @@ def _answer(
     for step in reader.reading_tokens(prompt.blocks()):
         tell(step, step.tokens_read - before)
         yield None
-    prompt, recalled = recall.recalling(reader, prompt, question, most) if question else (prompt, {})
+    recalls = question and reader.config.recalled and reader.pot.cycles  # else the pot holds all
+    prompt, recalled = recall.recalling(reader, prompt, question, most) if recalls else (prompt, {})
     total = cached + prompt.total
     least = min(shared_sizes(reader.pot), default=1) - 1
     later = len(prompt.tail) <= max(least, STEPS * running.others) and reader.session.joins_batches

@@ -5,11 +5,46 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Sequence, Sized
 from contextlib import contextmanager, suppress
-from typing import Any
+from typing import Any, Protocol
 
 REST = 1.0  # times as long as a loop was busy with events it is left alone, if more will come
 LONGEST_S = 0.5  # that events are held back
-Sent = tuple["asyncio.Queue[Any]", Any]  # an event, and the queue it goes to
+
+
+class Taker(Protocol):
+    """Whatever takes an event on its loop's own thread."""
+
+    def put_nowait(self, event: Any, /) -> None:
+        """Take an event."""
+
+
+Sent = tuple[Taker, Any]  # an event, and who takes it
+
+
+class Inbox:
+    """Events that came, taken all at once by the one who waits for them."""
+
+    def __init__(self) -> None:
+        self._events: list[Any] = []
+        self._waiter: asyncio.Future[None] | None = None
+
+    def put_nowait(self, event: Any, /) -> None:
+        """Take an event, and wake who waits."""
+        self._events.append(event)
+        if self._waiter is not None and not self._waiter.done():
+            self._waiter.set_result(None)
+
+    async def first(self) -> Any:
+        """Wait until there is an event; return it, and leave it there."""
+        while not self._events:
+            self._waiter = asyncio.get_running_loop().create_future()
+            await self._waiter
+        return self._events[0]
+
+    def take(self) -> list[Any]:
+        """Return all that came."""
+        events, self._events = self._events, []
+        return events
 
 
 class Post:
@@ -43,7 +78,7 @@ class Post:
         for loop, events in held.items():
             self._hand_over(loop, events)
 
-    def put(self, loop: asyncio.AbstractEventLoop, queue: "asyncio.Queue[Any]", event: Any) -> None:
+    def put(self, loop: asyncio.AbstractEventLoop, queue: Taker, event: Any) -> None:
         """Hand over an event, after this thread's before it: now, or with others."""
         if self._thread != threading.get_ident():
             self._hand_over(loop, [(queue, event)])

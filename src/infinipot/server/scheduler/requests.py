@@ -3,8 +3,10 @@
 import asyncio
 import logging
 import time
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
+from itertools import groupby
 from pathlib import Path
 from typing import Any, Literal
 
@@ -13,7 +15,7 @@ from infinipot.errors import InfiniPotError
 from infinipot.reading.catalyst import catalyst_text
 from infinipot.reading.progress import Progress
 from infinipot.reading.sampling import Generation
-from infinipot.server.scheduler.post import Post
+from infinipot.server.scheduler.post import Inbox, Post
 from infinipot.server.scheduler.tool_calls import Call as Call
 from infinipot.store import Card
 from infinipot.text.convert.isolated import Part
@@ -188,19 +190,21 @@ class RequestHandle:
     def __init__(
         self, request: Request, wake: Callable[[], None] = lambda: None, post: Post | None = None
     ) -> None:
-        self.request, self.cancelled = request, False
+        self.request, self.cancelled, self._ended = request, False, False
         self._wake, self._loop, self._post = wake, asyncio.get_running_loop(), post or Post()
-        self._events: asyncio.Queue[Event | Exception] = asyncio.Queue()
+        self._inbox = Inbox()  # of events, and of what went wrong
         self._place, self._told = 0, 0.0  # what was said of the queue, and when
 
     def cancel(self) -> None:
         """Give the request up: its slot is free within one chunk."""
+        if self.cancelled or self._ended:
+            return
         self.cancelled = True
         self._wake()
 
     def put(self, event: Event | Exception) -> None:
         """Hand over an event; called from the scheduler's thread."""
-        self._post.put(self._loop, self._events, event)
+        self._post.put(self._loop, self._inbox, event)
 
     def tell_place(self, place: int, wait_s: float) -> None:
         """Say where the request stands in the queue: when that changes, and every few seconds."""
@@ -209,17 +213,44 @@ class RequestHandle:
             self._place, self._told = place, now
             self.put(Queued(place, wait_s))
 
+    async def peek(self, seconds: float) -> None:
+        """Wait some time for the first event; raise it if it says what went wrong."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                if isinstance(first := await self._inbox.first(), Exception):
+                    raise first
+
+    async def batches(self) -> AsyncIterator[list[Event]]:
+        """Yield what has come since the last time, up to the last event; raise what went wrong."""
+        while not self._ended:
+            await self._inbox.first()
+            found, failure = list[Event](), None
+            for event in _joined(self._inbox.take()):
+                if isinstance(event, Exception):
+                    failure = event
+                    break
+                found.append(event)
+                if isinstance(event, Answered | Kept):
+                    break
+            self._ended = failure is not None or isinstance(found[-1], Answered | Kept)
+            if found:
+                yield found
+            if failure is not None:
+                raise failure
+
     async def __aiter__(self) -> AsyncIterator[Event]:
-        """Yield events up to the last; raise what went wrong. Pieces that a slow listener missed are one."""
-        after: Event | Exception | None = None
-        while True:
-            event, after = after or await self._events.get(), None
-            while isinstance(event, Piece) and after is None and not self._events.empty():
-                after = self._events.get_nowait()
-                if isinstance(after, Piece):
-                    event, after = Piece(event.text + after.text, event.scored + after.scored), None
-            if isinstance(event, Exception):
-                raise event
-            yield event
-            if isinstance(event, Answered | Kept):
-                return
+        """Yield events one by one."""
+        async for batch in self.batches():
+            for event in batch:
+                yield event
+
+
+def _joined(events: Iterable[Event | Exception]) -> Iterator[Event | Exception]:
+    """Yield events; pieces of text that came together are one."""
+    for is_text, some in groupby(events, lambda event: isinstance(event, Piece)):
+        if not is_text:
+            yield from some
+            continue
+        pieces = [one for one in some if isinstance(one, Piece)]
+        scored = tuple(one for piece in pieces for one in piece.scored)
+        yield Piece("".join(piece.text for piece in pieces), scored) if len(pieces) > 1 else pieces[0]

@@ -53,6 +53,7 @@ class Slots:
             slot = held[names[known]]
         else:
             slot = min(free, key=lambda one: (bool(one.conversation), one.used))  # longest unused
-            slot.release()
+            if slot.conversation or not slot.used:  # else it is empty already
+                slot.release()
         slot.busy, slot.used = True, next(self._clock)
         return slot, known
