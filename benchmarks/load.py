@@ -12,6 +12,7 @@ whole     the same texts in whole caches of plain transformers, until memory run
 visitors  200 requests of mixed lengths, 16 at a time, a tenth of whose senders leave early (needs locust)
 soak      1,000 small requests, 4 at a time (needs locust)
 
+Clients of `fair` are in processes of their own, as users are on other machines, and keep their connections.
 The server's memory is looked at every tenth of a second, and held against the bound that it printed.
 """
 
@@ -197,9 +198,8 @@ def served(args: argparse.Namespace, parts: list[str], sizes: list[int], folder:
                 found[part] = asyncio.run(many(server.port, sent, args.tokens, args.rounds, args.limit))
             elif part == "fair":
                 long = texts([args.longest], bytes_a_token)[0]
-                answering = max(1, args.clients - 2)  # the text and the short questions take a slot each
                 limits = args.quiet, args.limit
-                found[part] = asyncio.run(fair(server.port, answering, args.tokens, long, *limits))
+                found[part] = asyncio.run(fair(server.port, args.clients, args.tokens, long, *limits))
             else:
                 found[part] = locust(args, server, folder, part)
             found[part]["memory"] = server.memory()

@@ -5,12 +5,12 @@ from __future__ import annotations
 import asyncio
 import json
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import AsyncIterator, Iterable, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Any
 
-HEAD = "POST {path} HTTP/1.1\r\nHost: 127.0.0.1\r\nConnection: close\r\nContent-Type: {kind}\r\n"
+HEAD = "POST {path} HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: {kind}\r\n"
 TRIES = 50
 
 
@@ -35,24 +35,67 @@ class Visit:
         return [after - before for before, after in pairwise(self.moments)]
 
 
-async def post(port: int, path: str, body: bytes, kind: str, visit: Visit) -> int:
-    """Send a body and take the events of its answer; returns the seconds to wait if the server is busy."""
-    reader, writer = await asyncio.open_connection("127.0.0.1", port, limit=2**22)
-    try:
+class Line:
+    """A connection to the server, which is kept for the next request, as clients' libraries do."""
+
+    def __init__(self, port: int) -> None:
+        self._port = port
+        self._open: tuple[asyncio.StreamReader, asyncio.StreamWriter] | None = None
+
+    async def post(self, path: str, body: bytes, kind: str, visit: Visit) -> int:
+        """Send a body and take the events of its answer; return the seconds to wait if the server is busy."""
         head = HEAD.format(path=path, kind=kind) + f"Content-Length: {len(body)}\r\n\r\n"
-        writer.write(head.encode() + body)
-        visit.status = int((await reader.readline()).split()[1])
-        retry = 0
-        while line := await reader.readline():
-            if line.lower().startswith(b"retry-after:"):
-                retry = int(line.split(b":")[1])
-            if visit.status >= 400 and b'"error"' in line:
-                visit.error = line.decode(errors="replace")[:300].strip()
-            if line.startswith(b"data: {"):
-                _take(visit, json.loads(line[6:]))
-        return retry if visit.status == 429 else 0
-    finally:
-        writer.close()
+        reader, status = await self._begun(head.encode() + body)
+        visit.status = int(status.split()[1])
+        headers = {}
+        while (line := await reader.readline()).strip():
+            name, _, value = line.decode("latin-1").partition(":")
+            headers[name.lower()] = value.strip()
+        rest = b""
+        async for data in _body(reader, headers):
+            *lines, rest = (rest + data).split(b"\n")
+            for line in lines:
+                _note(visit, line)
+        _note(visit, rest)
+        if headers.get("connection") == "close":
+            self.close()
+        return int(headers.get("retry-after", 0)) if visit.status == 429 else 0
+
+    async def _begun(self, sent: bytes) -> tuple[asyncio.StreamReader, bytes]:
+        """Send a request, on a new connection where the old one is gone; return the answer's first line."""
+        while True:
+            fresh = self._open is None
+            if self._open is None:
+                self._open = await asyncio.open_connection("127.0.0.1", self._port, limit=2**22)
+            reader, writer = self._open
+            writer.write(sent)
+            status = await reader.readline()
+            if status or fresh:
+                return reader, status
+            self.close()
+
+    def close(self) -> None:
+        """Let the connection go."""
+        if self._open is not None:
+            self._open[1].close()
+            self._open = None
+
+
+async def _body(reader: asyncio.StreamReader, headers: dict[str, str]) -> AsyncIterator[bytes]:
+    """Yield a body as it comes."""
+    if headers.get("transfer-encoding") != "chunked":
+        yield await reader.readexactly(int(headers.get("content-length", 0)))
+        return
+    while size := int(await reader.readline(), 16):
+        yield (await reader.readexactly(size + 2))[:-2]
+    await reader.readline()
+
+
+def _note(visit: Visit, line: bytes) -> None:
+    if visit.status >= 400 and b'"error"' in line:
+        visit.error = line.decode(errors="replace")[:300].strip()
+    if line.startswith(b"data: {"):
+        _take(visit, json.loads(line[6:]))
 
 
 def _take(visit: Visit, event: dict[str, Any]) -> None:
@@ -65,29 +108,36 @@ def _take(visit: Visit, event: dict[str, Any]) -> None:
             visit.text += piece
 
 
-async def ask(port: int, messages: Sequence[dict[str, str]], tokens: int, keep: bool) -> Visit:
+async def ask(
+    port: int, messages: Sequence[dict[str, str]], tokens: int, keep: bool, line: Line | None = None
+) -> Visit:
     """Ask with a stream of tokens; who is told that the server is busy comes back."""
-    visit = Visit(time.perf_counter())
+    own, visit = line or Line(port), Visit(time.perf_counter())
     wanted = {"max_tokens": tokens, "keep": keep, "stream": True, "stream_options": {"include_usage": True}}
-    body = json.dumps({"messages": list(messages), **wanted})
-    for _ in range(TRIES):
-        visit.error = ""
-        try:
-            wait = await post(port, "/v1/chat/completions", body.encode(), "application/json", visit)
-        except (OSError, asyncio.IncompleteReadError, ValueError, IndexError) as error:
-            visit.error = f"{type(error).__name__}: {error}"
-            break
-        if not wait:
-            break
-        visit.busy += 1
-        await asyncio.sleep(wait)
+    body = json.dumps({"messages": list(messages), **wanted}).encode()
+    try:
+        for _ in range(TRIES):
+            visit.error = ""
+            wait = await own.post("/v1/chat/completions", body, "application/json", visit)
+            if not wait:
+                break
+            visit.busy += 1
+            await asyncio.sleep(wait)
+    except (OSError, asyncio.IncompleteReadError, ValueError, IndexError) as error:
+        visit.error = f"{type(error).__name__}: {error}"
+        own.close()
+    if line is None:
+        own.close()
     return visit
 
 
 async def upload(port: int, name: str, text: bytes) -> Visit:
     """Read a text into a kept pot."""
-    visit = Visit(time.perf_counter())
-    await post(port, f"/v1/pots/{name}?stream=true&replace=true", text, "text/plain", visit)
+    visit, line = Visit(time.perf_counter()), Line(port)
+    try:
+        await line.post(f"/v1/pots/{name}?stream=true&replace=true", text, "text/plain", visit)
+    finally:
+        line.close()
     visit.moments.append(time.perf_counter())
     return visit
 

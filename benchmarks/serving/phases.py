@@ -8,7 +8,9 @@ from collections.abc import Sequence
 from typing import Any
 
 from serving.clients import Visit, ask, share, upload, words
+from serving.people import asking
 
+PAUSE_S = 0.25  # between two short questions
 POWER = 6  # most texts are short, few are long
 QUESTION = "\n\nWhat is this about, in short?"
 Talk = list[dict[str, str]]
@@ -83,24 +85,19 @@ async def _all(asked: Sequence[Any], limit: float) -> list[Visit]:
 
 
 async def fair(
-    port: int, answering: int, tokens: int, text: str, quiet_s: float, limit: float
+    port: int, clients: int, tokens: int, text: str, quiet_s: float, limit: float
 ) -> dict[str, Any]:
     """Answers by themselves for some time, then while one client's long text is read.
 
     First all ask at the same moments, again and again, since answers are equally long; then `apart`, as
-    people do.
+    people do. While the text is read, it and short questions take a client's place each.
     """
-    quiet = await _asking(port, answering, tokens, time.perf_counter() + quiet_s)
-    apart = await _apart(port, answering, tokens, quiet, quiet_s)
+    _, quiet = await asking(port, clients, tokens, quiet_s)
+    apart = await _apart(port, clients, tokens, quiet, quiet_s)
     reading = asyncio.ensure_future(upload(port, "load-long", text.encode()))
-    busy, questions = list[Visit](), list[Visit]()
-    end = time.perf_counter() + limit
-    await asyncio.sleep(0.2)
-    while not reading.done() and time.perf_counter() < end:
-        until = min(end, time.perf_counter() + 2)
-        short = asyncio.ensure_future(_asking(port, 1, 8, until, pause=0.25))
-        busy += await _asking(port, answering, tokens, until, stop=reading)
-        questions += await short
+    others = asyncio.ensure_future(asking(port, max(1, clients - 2), tokens, limit, stop=reading))
+    questions = await _short_questions(port, time.perf_counter() + limit, reading)
+    _, busy = await others
     whole = reading.done() and not reading.cancelled()
     reading.cancel()
     await asyncio.gather(reading, return_exceptions=True)
@@ -117,8 +114,7 @@ async def _apart(
 ) -> dict[str, Any]:
     """Clients who begin one after the other within an answer's time; tokens/s once all have begun."""
     answer_s = share((one.moments[-1] - one.sent for one in before if one.moments), 0.5) or 0.0
-    begin = time.perf_counter()
-    visits = await _asking(port, clients, tokens, begin + seconds, spread=answer_s)
+    begin, visits = await asking(port, clients, tokens, seconds, spread=answer_s)
     steady, end = begin + 2 * answer_s, begin + seconds
     inside = sum(
         one.tokens / len(one.moments) for one in visits for moment in one.moments if steady <= moment <= end
@@ -126,26 +122,12 @@ async def _apart(
     return {**told(visits), "steady_tokens_s": inside / (end - steady) if end > steady else None}
 
 
-async def _asking(
-    port: int,
-    clients: int,
-    tokens: int,
-    until: float,
-    pause: float = 0.0,
-    stop: Any = None,
-    spread: float = 0.0,
-) -> list[Visit]:
-    """So many clients ask one short question after the other, until the time is over."""
+async def _short_questions(port: int, until: float, stop: asyncio.Future[Any]) -> list[Visit]:
+    """One client asks something short, now and then, until the time is over."""
     found: list[Visit] = []
-
-    async def one(number: int) -> None:
-        await asyncio.sleep(spread * number / clients)
-        while time.perf_counter() < until and not (stop is not None and stop.done()):
-            talk = [user(f"Client {number} asks: how was the sea?")]
-            found.append(await ask(port, talk, tokens, keep=False))
-            await asyncio.sleep(pause)
-
-    await asyncio.gather(*(one(number) for number in range(clients)))
+    while time.perf_counter() < until and not stop.done():
+        found.append(await ask(port, [user("A visitor asks: how was the sea?")], 8, keep=False))
+        await asyncio.sleep(PAUSE_S)
     return found
 
 
