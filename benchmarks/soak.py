@@ -3,8 +3,9 @@
     python benchmarks/soak.py --requests 2000 --at-once 32 --out docs/results/soak-cpu.json -- --model smollm2
 
 What stands after `--` goes to `infinipot serve`, on a CPU or a card. Who is told to come back later (429 with
-a Retry-After) does. The exit code is 0 where nothing failed, memory was flat within 3%, every slot is free
-afterwards, and nothing is left on disk.
+a Retry-After) does. `where` in the result is resident memory by kind, in tenths of the time; with `--look`
+the server writes down what malloc, Python and torch hold. The exit code is 0 where nothing failed, memory was
+flat within 3%, every slot is free afterwards, and nothing is left on disk.
 """
 
 from __future__ import annotations
@@ -26,6 +27,7 @@ import httpx
 import jsonschema
 
 from served import Served
+from serving.mappings import flat, resident
 
 SCHEMA = {
     "type": "object",
@@ -199,8 +201,10 @@ KINDS = (  # and how often each comes
 )
 
 
-async def soaked(server: Served, args: argparse.Namespace, held: list[tuple[float, int]]) -> Soak:
-    """Send everything; note now and then what the server says that it holds."""
+async def soaked(
+    server: Served, args: argparse.Namespace, held: list[tuple[float, int]], where: list[dict[str, int]]
+) -> Soak:
+    """Send everything; note now and then what the server says that it holds, and where."""
     numbers, ended = iter(range(args.requests)), asyncio.Event()
     limits = httpx.Limits(max_connections=args.at_once + 4)
     async with httpx.AsyncClient(base_url=server.url, timeout=600, limits=limits) as client:
@@ -214,6 +218,8 @@ async def soaked(server: Served, args: argparse.Namespace, held: list[tuple[floa
         async def watch() -> None:
             while not ended.is_set():
                 held.append((time.monotonic(), (await client.get("/v1/state")).json()["memory_bytes"]))
+                if not len(held) % 4:
+                    where.append(await asyncio.to_thread(resident, server.process.pid))
                 await asyncio.sleep(0.5)
 
         watching = asyncio.create_task(watch())
@@ -221,13 +227,6 @@ async def soaked(server: Served, args: argparse.Namespace, held: list[tuple[floa
         ended.set()
         await watching
     return soak
-
-
-def flat(sizes: list[int]) -> dict[str, Any]:
-    """Memory in tenths of the time: medians, and how much the last differs from the second."""
-    tenth = max(1, len(sizes) // 10)
-    medians = [sorted(sizes[k * tenth : (k + 1) * tenth])[tenth // 2] for k in range(10)]
-    return {"by_tenth": medians, "growth": round(medians[-1] / medians[1] - 1, 4), "peak": max(sizes)}
 
 
 def told(server: Served, soak: Soak, began: float, held: list[tuple[float, int]]) -> dict[str, Any]:
@@ -248,7 +247,6 @@ def told(server: Served, soak: Soak, began: float, held: list[tuple[float, int]]
         "seconds": round(ended - began, 1),
         "median_s": {kind: round(all_of[len(all_of) // 2], 2) for kind, all_of in times.items()},
         "resident_bytes": flat(server.since(began)),
-        "of_it_files_bytes": flat([size for at, size in server.files if at >= began]),
         "server_says_bytes": flat([size for at, size in held if at >= began]),
         "bound_bytes": state["memory_bound_bytes"],
         "slots_busy_afterwards": state["slots_busy"],
@@ -258,23 +256,26 @@ def told(server: Served, soak: Soak, began: float, held: list[tuple[float, int]]
 
 def main() -> None:
     words = [*sys.argv[1:], "--"]
-    own, serving = words[: words.index("--")], words[words.index("--") + 1 : -1]
+    mine, serving = words[: words.index("--")], words[words.index("--") + 1 : -1]
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--requests", type=int, default=2000)
     parser.add_argument("--at-once", type=int, default=32)
     parser.add_argument("--words", default="5,20,60", help="lengths that are mixed")
     parser.add_argument("--tokens", type=int, default=8, help="of an answer, at most")
-    args = parser.parse_args(own)
+    parser.add_argument("--look", type=Path, metavar="FILE", help="where the server tells what it holds")
+    args = parser.parse_args(mine)
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         (folder / "spool").mkdir()
-        server = Served(serving or ["--model", "smollm2"], folder, "--spool", str(folder / "spool"))
+        own = ("--spool", str(folder / "spool"))
+        server = Served(serving or ["--model", "smollm2"], folder, *own, look=args.look)
         try:
             server.wait()
-            began, held = time.monotonic(), []
-            soak = asyncio.run(soaked(server, args, held))
+            began, held, where = time.monotonic(), [], list[dict[str, int]]()
+            soak = asyncio.run(soaked(server, args, held, where))
             found = told(server, soak, began, held)
+            found["where"] = {kind: flat([one.get(kind, 0) for one in where]) for kind in (where or [{}])[0]}
             found["left_on_disk"] = sorted(path.name for path in (folder / "spool").glob("*/*"))
             found["pots_left"] = sorted(path.name for path in (folder / "pots").glob("soak-*"))
         finally:
