@@ -39,9 +39,9 @@ FORM = {"type": "json_schema", "json_schema": {"name": "x", "schema": SCHEMA}}
 WRONG = (
     ("POST", "/v1/chat/completions", b'{"messages": [', 400),
     ("POST", "/v1/chat/completions", b'{"messages": [], "logit_bias": {"1": 2}}', 400),
-    ("POST", "/v1/pots/wrong", b"%PDF-1.7 \0\1\2", 400),
+    ("POST", "/v1/pots/{name}", b"%PDF-1.7 \0\1\2", 400),
     ("GET", "/v1/pots/nowhere", b"", 404),
-    ("PUT", "/v1/pots/wrong/file", b"no pot", 400),
+    ("PUT", "/v1/pots/{name}/file", b"no pot", 400),
 )
 LOOKS = ("/health", "/ready", "/v1/models", "/v1/state", "/metrics", "/v1/pots", "/openapi.json", "/")
 ENDS = ("[DONE]", "response.completed", "response.incomplete")
@@ -178,8 +178,9 @@ class Soak:
             await self.send("DELETE", path)
 
     async def wrong(self, chance: random.Random, leaves: bool, number: int) -> None:
-        del leaves, number
+        del leaves
         method, path, body, status = chance.choice(WRONG)
+        path = path.format(name=f"wrong-{number}")  # two that write one pot are told so with a 409
         headers = {"Content-Type": "application/json"}
         await self.send(method, path, status, content=body, headers=headers)
 

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 SOAK = Path(__file__).parent / "soak.py"
-LATER = "infinipot.server.scheduler.warm_up:CAPTURE_LATER=1000000000"
+LATER = "infinipot.server.scheduler.warm_up:MOST_LATE=0"
 VARIANTS: dict[str, tuple[dict[str, str], list[str]]] = {  # variables, and options of the server
     "as it is": ({}, []),
     "one arena": ({"MALLOC_ARENA_MAX": "1"}, []),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import threading
+from collections.abc import Callable
 from dataclasses import replace
 from functools import cache
 
@@ -16,10 +17,12 @@ from infinipot.core.cuda.capturing import apart_from_capture, to_host, unless_ca
 from infinipot.core.cuda.dispatch import _OrPlain, fused
 from infinipot.core.cuda.graphs import MOST, Graphs, cycle_obstacle
 from infinipot.hf.model import HFModel
+from infinipot.reading.plan import CAPTURE_AFTER
 from infinipot.reading.reader import Reader
 from infinipot.reading.sampling import Generation
 from infinipot.reading.stage import Stage
 from infinipot.recipes.recipe import Recipe
+from infinipot.server.scheduler.warm_up import LONG_TEXT, MOST_LATE, late
 from infinipot.testing.model import ToyModel
 from infinipot.testing.tokenizer import ByteTokenizer
 
@@ -281,6 +284,57 @@ def test_many_pots_cycles_are_captured_once_on_a_stage() -> None:
     assert not first.session.graphs.captured
     assert not second.session.graphs.captured
     assert list(first.generate([65], Generation(9))) == list(plain.generate([65], Generation(9)))
+
+
+def serving_stage(engine: ToyModel, warm: str) -> tuple[Graphs, Callable[[], Reader]]:
+    """The graphs of a stage that is warmed up by reading a text, and how a reader of its own comes to it."""
+    shown = pair(engine)[1].session
+    shown.graphs, shown.capture_after = Replays(shown.pot, most=32), 1
+
+    def another() -> Reader:
+        reader = pair(engine)[1]
+        reader.session.stage = Stage(shown)
+        return reader
+
+    another().read(warm)
+    late(Stage(shown))
+    return shown.graphs, another
+
+
+def test_many_short_texts_cause_no_capture_while_serving() -> None:
+    """Neither prompts of the same length, which come all day, nor short texts with a question known."""
+    graphs, another = serving_stage(ToyModel(), TEXT * 12)
+    warm, reader = list(graphs.captured), another()
+    assert warm
+    for _ in range(3 * LONG_TEXT):
+        reader.clear()
+        reader.set_question(catalyst="over a dog?")
+        reader.read(TEXT * 5)
+        assert 0 < reader.pot.cycles < LONG_TEXT
+    assert list(graphs.captured) == warm
+    assert graphs.left == MOST_LATE
+
+
+def test_a_long_text_with_a_question_known_is_captured_while_serving() -> None:
+    engine = ToyModel()
+    graphs, another = serving_stage(engine, TEXT * 12)
+    warm, reader, plain = len(graphs.captured), another(), pair(engine)[0]
+    for one in (reader, plain):
+        one.set_question(catalyst="over a dog?")
+        one.read(TEXT * 60)
+    assert reader.pot.cycles > LONG_TEXT + CAPTURE_AFTER
+    assert len(graphs.captured) > warm
+    same_pots(plain, reader)
+
+
+def test_captures_while_serving_are_few_in_all() -> None:
+    """Where each makes room for the next, too; what is captured is replayed all the same."""
+    graphs = Replays(pair(ToyModel())[1].pot, most=2)
+    graphs.left = 3
+    for count in range(5):
+        for _ in range(2):
+            assert graphs.run(count, [torch.ones(1)], lambda given, count=count: [given * count]) == [count]
+    assert list(graphs.captured) == [1, 2]
 
 
 def test_a_cycle_that_fails_on_the_stage_leaves_the_pot_as_it_was() -> None:

@@ -5,6 +5,7 @@ once fills are tensors on the device. `Graphs` replays the session's own code, s
 implementation to keep right; where a computation cannot be captured the plain path runs, with the reason.
 """
 
+import math
 import warnings
 from collections import Counter
 from collections.abc import Callable, Hashable
@@ -64,6 +65,8 @@ class Graphs:
     def __init__(self, pot: Pot | None = None, capture: bool = True, most: int = MOST) -> None:
         self.pot, self.capture, self.most = pot, capture, most
         self.reason = ""  # why nothing is captured any more
+        self.since = 0  # cycles of the pot from which on something is captured: else hardly anything repeats
+        self.left = math.inf  # captures that may still be made: not all of the host's memory for one returns
         self.captured: dict[Hashable, Captured] = {}
         self.held: dict[Hashable, Any] = {}  # what a graph reads beside its inputs and must not be freed
         self._seen: Counter[Hashable] = Counter()
@@ -78,7 +81,7 @@ class Graphs:
         """
         if key in self.captured:
             return self._replay(key, inputs)
-        if not self.capture:
+        if not self._captures:
             return compute(*inputs)
         if self._seen[key] < often:
             if len(self._seen) >= SEEN:
@@ -86,6 +89,10 @@ class Graphs:
             self._seen[key] += 1
             return compute(*inputs)
         return self._record(key, inputs, compute)
+
+    @property
+    def _captures(self) -> bool:
+        return self.capture and self.left > 0 and (self.pot is None or self.pot.cycles >= self.since)
 
     def _replay(self, key: Hashable, inputs: list[Tensor]) -> Any:
         found = self.captured[key] = self.captured.pop(key)  # the latest is the last
@@ -106,6 +113,7 @@ class Graphs:
             del self.captured[oldest], self._seen[oldest]
         buffers = [given.clone() for given in inputs]
         before = self.pot.counters() if self.pot else None
+        self.left -= 1
         try:
             graph, out = self.capture_graph(lambda: compute(*buffers))
         except RuntimeError as error:  # a model that asks the host on the way cannot be captured

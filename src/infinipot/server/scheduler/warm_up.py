@@ -7,7 +7,7 @@ import torch
 
 from infinipot.core.cuda.graphs import Graphs
 from infinipot.reading.decode import DecodeBatch
-from infinipot.reading.plan import BLOCK
+from infinipot.reading.plan import BLOCK, CAPTURE_AFTER
 from infinipot.reading.reader import Reader
 from infinipot.reading.sampling import Generation
 from infinipot.reading.stage import Stage
@@ -17,7 +17,8 @@ from infinipot.server.scheduler.pace import LEAST
 STEPS = 4  # of decoding: a plain one, one that is captured, and two that are replayed
 WIDEST = Generation(16 * STEPS, temperature=1.0, top_p=0.5, logprobs=20)  # what takes most memory a token
 MOST_GRAPHS = 32  # of reading: one for every place in a cycle where a chunk may begin, and some to spare
-CAPTURE_LATER = 16  # times a cycle with another catalyst comes before all wait for its capture
+LONG_TEXT = 16  # cycles of a text after which all wait while one with another catalyst is captured for it
+MOST_LATE = 64  # graphs that are captured in a server's life: some of the host's memory for each stays taken
 
 log = logging.getLogger(__name__)
 
@@ -57,9 +58,16 @@ def warm_up(readers: Sequence[Reader], at_once: int, given_up: Callable[[], bool
     finally:
         session.block = BLOCK
         if stage is not None:
-            stage.session.capture_after = CAPTURE_LATER
+            late(stage)
         for reader in readers:
             reader.clear()
+
+
+def late(stage: Stage) -> None:
+    """From now on capture seldom: only what one long text repeats, never for many short ones."""
+    stage.session.capture_after = CAPTURE_AFTER
+    if stage.session.graphs is not None:
+        stage.session.graphs.since, stage.session.graphs.left = LONG_TEXT, MOST_LATE
 
 
 def _read(reader: Reader, size: int, given_up: Callable[[], bool]) -> bool:
