@@ -58,7 +58,7 @@ def test_tenants_take_turns() -> None:
         queue, handles = waiting(*"aaaabbc")
         assert order(queue) == "abcabaa"
         assert order(queue, a=1).startswith("bca")
-        first = queue.order({})[0]
+        first = next(queue.order({}))
         assert first is handles[0]  # a tenant's own come in order
         queue.remove(first)
         queue.note_served("a")
@@ -75,7 +75,7 @@ def test_the_order_is_that_of_serving_one_by_one() -> None:
         queue, _ = waiting(*"aabacbbadda")
         told, at_work, found = order(queue, a=1), {"a": 1}, ""
         while len(queue):
-            first = queue.order(at_work)[0]
+            first = next(queue.order(at_work))
             queue.remove(first)
             queue.note_served(first.request.tenant)
             at_work[first.request.tenant] = at_work.get(first.request.tenant, 0) + 1

@@ -46,7 +46,7 @@ class Admission:
         """Tell those who wait their place, and how long it may take."""
         if not len(self.queue):
             return
-        order = self.queue.order(_at_work(running))
+        order = list(self.queue.order(_at_work(running)))
         waits = self._waits([self._takes(type(handle.request)) for handle in order], running)
         for place, (handle, wait) in enumerate(zip(order, waits, strict=True), 1):
             handle.tell_place(place, wait)

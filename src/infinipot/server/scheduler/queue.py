@@ -47,18 +47,17 @@ class FairQueue:
         """Take note that a tenant's request begins."""
         self._served[tenant] = next(self._turns)
 
-    def order(self, at_work: Mapping[str, int]) -> list[RequestHandle]:
-        """Return all that wait, in the order in which they will be served if nothing else comes."""
+    def order(self, at_work: Mapping[str, int]) -> Iterator[RequestHandle]:
+        """Yield all that wait, in the order in which they will be served if nothing else comes."""
         count, served = Counter(at_work), dict(self._served)
         left = {tenant: deque(handles) for tenant, handles in self._waiting.items()}
-        turn, found = itertools.count(max(served.values(), default=0) + 1), list[RequestHandle]()
+        turn = itertools.count(max(served.values(), default=0) + 1)
         while left:
             tenant = min(left, key=lambda one: (count[one], served.get(one, 0)))
-            found.append(left[tenant].popleft())
+            yield left[tenant].popleft()
             count[tenant], served[tenant] = count[tenant] + 1, next(turn)
             if not left[tenant]:
                 del left[tenant]
-        return found
 
 
 def expected_waits(left: Iterable[float], takes: Sequence[float], slots: int) -> list[float]:
