@@ -127,7 +127,9 @@ def _fair(says: partial[None], both: list[dict[str, Any]]) -> None:
     quiet, busy, short = ([one[name] for one in fair] for name in ("quiet", "busy", "short_questions"))
     alone = [one["bench"]["documents"][-1]["tokens_s"] for one in both]
     rates = [one["tokens_s"] for one in quiet]
-    says("| 62 clients ask short questions, one after the other: tokens/s | {:,.0f} | {:,.0f} |", *rates)
+    many = [one.get("clients", 62) for one in fair]  # it was not written down before
+    words = "| {} clients (8B: {}) ask short questions, one after the other: tokens/s | {:,.0f} | {:,.0f} |"
+    says(words, *many, *rates)
     shares = [x for rate, bench in zip(rates, alone, strict=True) for x in (100 * rate / bench, bench)]
     words = (
         "| of `infinipot bench --documents 64`, without a server | {:.0f}% of {:,.0f} | {:.0f}% of {:,.0f} |"

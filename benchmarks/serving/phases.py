@@ -101,7 +101,8 @@ async def fair(
     whole = reading.done() and not reading.cancelled()
     reading.cancel()
     await asyncio.gather(reading, return_exceptions=True)
-    found = {"quiet": told(quiet), "busy": told(busy), "short_questions": told(questions), "apart": apart}
+    found: dict[str, Any] = {"clients": clients, "quiet": told(quiet), "apart": apart}
+    found |= {"busy": told(busy), "short_questions": told(questions)}
     before, during = found["quiet"]["gap_p95_ms"], found["busy"]["gap_p95_ms"]
     found["p95_times_quiet"] = during / before if before and during else None
     found["text_read_s"] = reading.result().first_s if whole else None
