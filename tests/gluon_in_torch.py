@@ -92,7 +92,7 @@ def _nothing(*_: Any) -> None:
 KINDS = ("float32", "float16", "bfloat16", "int8", "int16", "int32", "int64")
 LAYOUTS = (
     "SliceLayout", "DotOperandLayout", "NVMMADistributedLayout", "SwizzledSharedLayout",
-    "DistributedLinearLayout",
+    "DistributedLinearLayout", "BlockedLayout",
 )  # fmt: skip
 GL = SimpleNamespace(
     **{kind: getattr(torch, kind) for kind in KINDS}, **dict.fromkeys(LAYOUTS, _nothing),
@@ -103,7 +103,7 @@ GL = SimpleNamespace(
     full=lambda shape, value, kind, _: _block(torch.full(shape, value, dtype=kind)),
     minimum=lambda a, b: torch.minimum(_block(a), _block(b)),
     maximum=lambda a, b: torch.maximum(a, torch.as_tensor(b, dtype=a.dtype)),
-    where=torch.where, abs=torch.abs, floor=torch.floor, exp2=torch.exp2,
+    where=torch.where, abs=torch.abs, floor=torch.floor, exp=torch.exp, exp2=torch.exp2,
     max=lambda x, axis: x.amax(axis), sum=lambda x, axis: x.sum(axis),
     join=lambda a, b: torch.stack((a, b), -1), split=lambda x: x.unbind(-1),
     convert_layout=lambda x, _, assert_trivial: x, load=_load, store=_store, inline_asm_elementwise=_asm,

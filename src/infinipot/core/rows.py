@@ -66,6 +66,11 @@ class FixedRows(Rows):
         """Say whether addresses alone will do, so that one captured graph serves any pots of this shape."""
         return pot.by_address and pot.pot_layers[0].by_address
 
+    @property
+    def plain(self) -> bool:
+        """Say whether rows are pots of 16 bits, a token each, that kernels know by their addresses."""
+        return not self.shared and len(self.at) == 2 and self.serves(self.pots[0])
+
     @staticmethod
     def may_share(pot: Pot) -> bool:
         """Say whether several rows may be tokens of this pot: in 8 bits they would not see each other."""

@@ -24,6 +24,7 @@ from infinipot.hf import attention
 from infinipot.hf.cache import PotCache
 from infinipot.hf.cuda.modules import FEW as FEW_ON_CARD
 from infinipot.hf.cuda.modules import GroupedHead, unrounded_inputs
+from infinipot.hf.cuda.steps import CardSteps
 from infinipot.hf.light import compiles
 from infinipot.hf.meaning import SentenceModel, sentence_model
 from infinipot.hf.packed.blocks import TURN
@@ -55,7 +56,7 @@ class HFModel:
         self.head = model.get_output_embeddings()
         self.softcap: float | None = getattr(self.config, "final_logit_softcapping", None)
         self.obstacle = _obstacle(model)
-        self.steps: Steps | None = None  # single tokens on packed weights
+        self.steps: Steps | CardSteps | None = None  # single tokens on packed weights
         self._turn: AbstractContextManager[Any] = TURN if packed_bytes(model) else nullcontext()
         # whatever an architecture trips over
         with foreign("this model is not supported"), unrounded_inputs(model), self._turn:
@@ -115,7 +116,7 @@ class HFModel:
         """Write tokens [B, n] into the pot and return their hidden states [B, n, H]."""
         places = pot.places(tokens.shape[1], tokens.device)
         many, count = tokens.shape
-        if self.steps and count == 1 and many <= FEW:
+        if self.steps and count == 1 and many <= self.steps.most:
             with self._turn:
                 return self.steps.run(tokens, places, pot, pot.layers[0].rotation.frequencies)
         # A rare shape is not worth compiling for, where layers are compiled at all: what is compiled for it
@@ -202,10 +203,12 @@ class HFModel:
 
     def _same_steps(
         self, token: Tensor, at: Tensor, keys: dict[int, Tensor], ropes: list[Tensor]
-    ) -> Steps | None:
+    ) -> Steps | CardSteps | None:
         """Return the steps of the decoder, where they come to the same keys in every layer."""
-        steps = Steps.of(self.decoder)
+        steps = Steps.of(self.decoder) or CardSteps.of(self.decoder)
         if steps is None or any(self.windows()) or any(one is not ropes[0] for one in ropes):
+            return None
+        if 2 * len(ropes[0]) != steps.size:  # some of a head does not turn
             return None
         seen = _Recorder()
         steps.run(token, at, seen, ropes[0])

@@ -223,3 +223,54 @@ def test_one_new_token_a_pot_in_8_bits(heads, kv_heads, dim, fills):
             assert torch.allclose(
                 mine.float(), theirs.float(), atol=1.01 if mine.dtype == torch.int8 else 1e-6
             )
+
+
+def turned(x: torch.Tensor, cos: torch.Tensor, sin: torch.Tensor) -> torch.Tensor:
+    """RoPE of heads [..., D] by cos, sin [D / 2]."""
+    first, second = x.chunk(2, dim=-1)
+    return torch.cat((first * cos - second * sin, second * cos + first * sin), dim=-1)
+
+
+@pytest.mark.parametrize(("heads", "kv_heads", "dim"), SHAPES)
+@pytest.mark.parametrize("fills", [(0, 3), (63, 64), (299, 300), (130, -1)])
+def test_one_new_token_whose_heads_are_turned_on_the_way(heads, kv_heads, dim, fills):
+    slots, apart = 300, (heads, kv_heads, kv_heads)
+    keys, values = ([some(1, kv_heads, slots, dim) for _ in fills] for _ in range(2))
+    qkv, length = some(2, sum(apart) * dim), torch.tensor(fills, device=DEVICE)
+    places = torch.tensor([7, 2900], device=DEVICE)
+    frequencies = 10000.0 ** (-torch.arange(0, dim, 2, device=DEVICE) / dim)
+    cos, sin = kernels.angles_at(places, frequencies, 1.5, qkv.dtype)
+    angles = places.double()[:, None] * frequencies
+    assert close(cos, 1.5 * angles.cos()) and close(sin, 1.5 * angles.sin())
+    twins = [[one.clone() for one in several] for several in (keys, values)]
+    queries, new, new_values = qkv.view(2, -1, 1, dim).split(apart, dim=1)
+    queries, new = (
+        turned(x.float(), cos[:, None, None].float(), sin[:, None, None].float()).half()
+        for x in (queries, new)
+    )
+    wanted = kernels.attend_rows(
+        queries, new, new_values, *(addresses(several) for several in twins), length, slots, dim**-0.5
+    )
+    at = addresses(keys), addresses(values)
+    found = kernels.attend_turned(qkv, cos, sin, *at, length, slots, dim**-0.5, kv_heads)
+    assert kernels.turns(qkv, dim, heads // kv_heads, slots)
+    for row, fill in enumerate(fills):
+        if fill >= 0:
+            assert close(found[row].view(-1), wanted[row].view(-1))
+        assert close(keys[row], twins[0][row], 1e-4) and torch.equal(values[row], twins[1][row])
+        if 0 <= fill < slots:
+            assert not torch.equal(keys[row][:, :, fill], torch.zeros_like(keys[row][:, :, fill]))
+            assert torch.equal(values[row][0, :, fill], new_values[row, :, 0])
+    in_place = kernels.turn(qkv.clone(), cos, sin, heads + kv_heads).view(2, -1, 1, dim)
+    assert close(in_place, torch.cat((queries, new, new_values), dim=1), 1e-4)
+
+
+@pytest.mark.parametrize("width", [64, 1000])
+@pytest.mark.parametrize("adds", [True, False])
+def test_a_sum_and_its_norm(width, adds):
+    x, more, weight = some(3, width), some(3, width), some(width)
+    total, out = kernels.add_norm(x, more if adds else None, weight, 1e-5)
+    wanted = x + more if adds else x
+    assert torch.equal(total, wanted)
+    wide = wanted.double()
+    assert close(out, weight * wide * (wide.pow(2).mean(-1, keepdim=True) + 1e-5).rsqrt())

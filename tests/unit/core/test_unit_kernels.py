@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from types import ModuleType
+import warnings
+from types import ModuleType, SimpleNamespace
 
 import pytest
 import torch
@@ -17,6 +18,7 @@ from infinipot.core.cuda import (
     rounded_attention_kernels,
     unit_attention_kernels,
     unit_product_kernels,
+    units,
 )
 from infinipot.core.rope import Rotation
 from infinipot.core.rounded_layer import RoundedLayer, buffer
@@ -53,6 +55,78 @@ def test_one_token_times_a_weight(bits, group, groups, kind, tiles, ahead, monke
     found = kernels.product(x, weight.data, weight.scale, weight.least, group)
     most = {torch.bfloat16: 4e-3, torch.float16: 1e-3}[kind]
     assert relative(found, x.double() @ weight.unpacked().double().T) < most
+
+
+@pytest.mark.parametrize(("tiles", "columns"), [(1, 96), (4, 80)])
+@pytest.mark.parametrize("adds", [True, False])
+def test_one_token_through_a_gate(adds, tiles, columns, monkeypatch: pytest.MonkeyPatch):
+    launched(monkeypatch, product_kernels, unit_product_kernels, "_one_token")
+    monkeypatch.setattr(unit_product_kernels, "FORM", (2, tiles, False, None, 64))
+    weight, x = drawn(4, columns, 9, 64), torch.randn(1, 9 * 64).bfloat16() / 64
+    bias = torch.randn(columns).bfloat16() if adds else None
+    found = kernels.product(x, weight.data, weight.scale, weight.least, 64, bias, True)
+    wanted = x.double() @ weight.unpacked().double().T + (0 if bias is None else bias.double())
+    gate, up = wanted.chunk(2, dim=1)
+    assert relative(found, torch.nn.functional.silu(gate) * up) < 8e-3
+    monkeypatch.setattr(product_kernels, "units", lambda *_: None)
+
+
+@pytest.mark.parametrize("error", [RuntimeError("PassManager::run failed"), AssertionError()])
+def test_a_card_whose_compiler_takes_no_gluon_has_the_older_kernels(error, monkeypatch: pytest.MonkeyPatch):
+    def fails(*_: object) -> None:
+        raise error
+
+    taken = SimpleNamespace(knows=lambda *_: True, one_token=fails)
+    monkeypatch.setattr(units, "_REFUSED", set())
+    monkeypatch.setattr(units, "_module", lambda _: taken)
+    monkeypatch.setattr(units, "_capability", lambda _: (8, 9))
+    weight, x = drawn(4, 37, 9, 64), torch.randn(1, 9 * 64).bfloat16()
+    told = x, weight.data, weight.scale, weight.least, 64
+    monkeypatch.setattr(product_kernels, "_product", _Slow(weight))
+    monkeypatch.setattr(product_kernels, "PROGRAMS", 1)
+    with pytest.warns(UserWarning, match="older kernels instead of unit_product"):
+        found = kernels.product(*told)
+    assert relative(found, x.double() @ weight.unpacked().double().T) < 4e-3
+    assert units.units("product", x.device) is None
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")  # it is said once
+        assert torch.equal(kernels.product(*told), found)
+    assert units.units("attention", x.device) is taken  # others are still tried
+
+
+def test_memory_that_ran_out_is_no_reason_for_older_kernels(monkeypatch: pytest.MonkeyPatch):
+    def fails() -> None:
+        raise torch.OutOfMemoryError("CUDA out of memory")
+
+    monkeypatch.setattr(units, "_REFUSED", set())
+    with pytest.raises(torch.OutOfMemoryError):
+        units.attempt("product", torch.device("cpu"), fails)
+    assert not units._REFUSED
+
+
+def test_the_card_that_is_asked_is_the_tensors(monkeypatch: pytest.MonkeyPatch):
+    known = {0: (9, 0), 1: (7, 5), 2: (8, 6)}
+    monkeypatch.setattr(units.triton.knobs.runtime, "interpret", False)
+    monkeypatch.setattr(torch.cuda, "get_device_capability", lambda device: known[device.index])
+    cards = [torch.device("cuda", index) for index in known]
+    try:
+        assert [units.units("product", card) is not None for card in cards] == [True, False, True]
+        assert [units.begins_early(card) for card in cards] == [True, False, False]
+    finally:
+        units._capability.cache_clear()
+
+
+class _Slow:
+    """Stands for a launch of the older kernel: plain torch."""
+
+    def __init__(self, weight: Grouped) -> None:
+        self.weight = weight
+
+    def __getitem__(self, _: object) -> object:
+        def launch(x, *given, **_: object) -> None:
+            given[3].copy_(x.float() @ self.weight.unpacked().T)
+
+        return launch
 
 
 @pytest.mark.parametrize(("piece", "bias"), [(64, 0.0), (128, 3.0), (256, 3.0)])  # of one block to three
@@ -94,7 +168,7 @@ def launched(
     monkeypatch: pytest.MonkeyPatch, user: ModuleType, module: ModuleType, name: str, memory: object = ()
 ) -> None:
     """Have a module use a kernel as if there were a card."""
-    monkeypatch.setattr(user, "units", lambda _: module)
+    monkeypatch.setattr(user, "units", lambda *_: module)
     monkeypatch.setattr(module, name, kernel(module, name, memory))
 
 

@@ -9,6 +9,8 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
+from infinipot.core.cuda.units import gdc_launch_dependents, gdc_wait, launching
+
 PIECE = 256  # slots one program of the decoding kernel reads, at most
 LEAST_PIECE, PROGRAMS = 64, 128  # and at least; programs wanted, to keep a large chip busy with one pot
 MOST_PIECES = 127  # of a pot, about: they are joined by one program
@@ -98,9 +100,12 @@ def _pieces(
 @triton.jit
 def _join(
     sums, tops, totals, out, pieces,
-    G: tl.constexpr, R: tl.constexpr, D: tl.constexpr, C: tl.constexpr,
+    G: tl.constexpr, R: tl.constexpr, D: tl.constexpr, C: tl.constexpr, EARLY: tl.constexpr,
 ):  # fmt: skip
     """One query head's pieces as one."""
+    if EARLY:
+        gdc_launch_dependents()
+        gdc_wait()
     row, member = tl.program_id(0), tl.program_id(1)
     piece, column = tl.arange(0, C), tl.arange(0, D)
     here = piece < pieces
@@ -114,12 +119,13 @@ def _join(
     tl.store(out + (row * G + member) * D + column, joined.to(out.dtype.element_ty))
 
 
-def join(sums: Tensor, tops: Tensor, totals: Tensor, out: Tensor, group: int) -> Tensor:
+def join(sums: Tensor, tops: Tensor, totals: Tensor, out: Tensor, group: int, early: bool = False) -> Tensor:
     """Put pieces [N Hkv, pieces, rows, ...] of attention together, into `out` [N, Hq, 1, D]."""
     rows, pieces, padded, dim = sums.shape
     _join[(rows, group)](
         sums, tops, totals, out, pieces,
         G=group, R=padded, D=dim, C=triton.next_power_of_2(pieces), num_warps=4,
+        **launching(out.device, early),
     )  # fmt: skip
     return out
 

@@ -7,11 +7,12 @@ plain torch (`hf.cuda.grouped`) that is its oracle.
 """
 
 import torch
+import torch.nn.functional as F
 import triton
 import triton.language as tl
 from torch import Tensor
 
-from infinipot.core.cuda.units import units
+from infinipot.core.cuda.units import attempt, units
 
 LEAST_ROWS = 16  # of a product: what the matrix units take
 COLUMNS = 32  # of the output a program computes
@@ -79,12 +80,21 @@ def _sum(parts, out, size, splits, N: tl.constexpr):
     tl.store(out + at, total.to(out.dtype.element_ty), mask=here)
 
 
-def product(x: Tensor, data: Tensor, scale: Tensor, least: Tensor | None, group: int) -> Tensor:
-    """x [rows, K] times a grouped weight [N, K], for few rows. Oracle: `Grouped.unpacked` and a product."""
+def product(
+    x: Tensor, data: Tensor, scale: Tensor, least: Tensor | None, group: int,
+    bias: Tensor | None = None, gated: bool = False,
+) -> Tensor:  # fmt: skip
+    """x [rows, K] times a grouped weight [N, K], for few rows. Oracle: `Grouped.unpacked` and a product.
+
+    With a bias [N]; where the weight is `gated`, SiLU of the first half of it times the second half.
+    """
     rows, width = x.shape
     columns, four = data.shape[1], data.dtype == torch.uint8
-    if rows == 1 and (fast := units("product")) and fast.knows(x, data):
-        return fast.one_token(x, data, scale, least, group)  # type: ignore[no-any-return]  # loaded by name
+    if rows == 1 and (fast := units("product", x.device)) and fast.knows(x, data):
+        told = x, data, scale, least, group, bias, gated
+        found = attempt("product", x.device, lambda: fast.one_token(*told))
+        if found is not None:
+            return found  # type: ignore[no-any-return]  # loaded by name
     blocks = triton.cdiv(columns, COLUMNS)
     splits = max(1, min(16, PROGRAMS // blocks, width // group // AT_ONCE))
     out = torch.empty(rows, columns, dtype=x.dtype, device=x.device)
@@ -96,7 +106,8 @@ def product(x: Tensor, data: Tensor, scale: Tensor, least: Tensor | None, group:
     )  # fmt: skip
     if splits > 1:
         _sum[(triton.cdiv(out.numel(), 512),)](parts, out, out.numel(), splits, N=512, num_warps=4)
-    return out
+    out = out if bias is None else out + bias
+    return F.silu(out[:, : columns // 2]) * out[:, columns // 2 :] if gated else out
 
 
 @triton.jit

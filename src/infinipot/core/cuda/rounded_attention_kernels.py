@@ -7,7 +7,7 @@ from torch import Tensor
 
 from infinipot.core.cuda.attention_kernels import PIECE, ROWS, join
 from infinipot.core.cuda.rounded_kernels import LARGEST, angles, round_row
-from infinipot.core.cuda.units import units
+from infinipot.core.cuda.units import attempt, units
 
 AT_ONCE, STAGES = 64, 2  # slots that one program turns at a time, and reads ahead
 
@@ -121,9 +121,10 @@ def attend_rounded(
     kv_heads = keys.shape[1]
     group, pieces, device = heads // kv_heads, triton.cdiv(slots, PIECE), queries.device
     out = torch.empty(many, heads, 1, dim, dtype=queries.dtype, device=device)
-    if (fast := units("attention")) and fast.knows(queries, keys, slots):
-        sums, tops, totals = fast.unit_pieces(queries, keys, values, at, cos, sin, length, slots, scale)
-        return join(sums, tops, totals, out, group)
+    if (fast := units("attention", device)) and fast.knows(queries, keys, slots):
+        told = queries, keys, values, at, cos, sin, length, slots, scale
+        if (found := attempt("attention", device, lambda: fast.unit_pieces(*told))) is not None:
+            return join(*found, out, group)
     sums = torch.empty(many * kv_heads, pieces, ROWS, dim, dtype=torch.float32, device=device)
     tops, totals = torch.empty(2, many * kv_heads, pieces, ROWS, dtype=torch.float32, device=device)
     _rounded_pieces[(many * kv_heads, pieces)](

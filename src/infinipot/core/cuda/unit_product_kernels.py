@@ -16,6 +16,8 @@ from triton.experimental import gluon
 from triton.experimental.gluon import language as gl
 from triton.experimental.gluon.language.nvidia.ampere import mma_v2
 
+from infinipot.core.cuda.units import begins_early
+
 Form = tuple[int, int, bool, int | None, int]
 """Warps of a program, tiles of 16 columns, whether the next chunk is read ahead, registers at most, and pairs
 of bytes of a row that a warp multiplies at once."""
@@ -23,7 +25,11 @@ MANY_COLUMNS, MANY_GROUPS = 16384, 128
 WIDE: Form = (2, 4, False, None, 128)  # for many columns: tiles share what is prepared of x
 WIDE_EIGHT: Form = (4, 2, True, 168, 64)  # the same in 8 bits
 DEEP: Form = (8, 1, False, 128, 128)  # for few columns of many groups
-SMALL: Form = (4, 1, True, None, 64)  # for few of few: one wave, everything on its way
+SMALL: Form = (4, 1, False, 128, 128)  # for few of few
+SOON, SOON_WIDE = (
+    64,
+    16,
+)  # groups of a weight sent for while the kernel before ends; where it has many columns
 FORM: Form | None = None  # this one for every weight, for comparison
 
 
@@ -93,15 +99,15 @@ def _given(from_x, own, begin, G: gl.constexpr, FOUR: gl.constexpr):
 
 @gluon.jit
 def _held(
-    data, scale, least, rows, many, rows_of, many_of, of_group, columns, begin,
-    N: gl.constexpr, LEAST: gl.constexpr, C: gl.constexpr, T: gl.constexpr,
+    data, scale, least, rows, many, rows_of, many_of, of_group, columns, limit, begin,
+    N: gl.constexpr, LEAST: gl.constexpr, C: gl.constexpr, T: gl.constexpr, S: gl.constexpr,
 ):  # fmt: skip
-    """Weights, scales and least values of each tile."""
+    """Weights, scales and least values of each tile: S side by side, others `limit` columns further."""
     held, sizes, ends = (), (), ()
     for tile in gl.static_range(T):
-        skip = begin * columns + 16 * tile
-        known = (many > begin) & (rows > 16 * tile)
-        here = (of_group < C) & (many_of > begin) & (rows_of > 16 * tile)
+        skip = begin * columns + 16 * (tile % S) + tile // S * limit
+        known = (many > begin) & (rows > 16 * (tile % S))
+        here = (of_group < C) & (many_of > begin) & (rows_of > 16 * (tile % S))
         held = held + (gl.load(data + skip.to(gl.int64) * N, mask=known, other=0),)  # type: ignore[assignment]  # noqa: RUF005
         size = gl.load(scale + skip, mask=here, other=0.0)
         sizes = sizes + (size,)  # type: ignore[assignment]  # noqa: RUF005
@@ -125,12 +131,50 @@ def _apart(x, mine, K: gl.constexpr, of: gl.constexpr):
 
 
 @gluon.jit
-def _one_token(
-    x, data, scale, least, out, columns, groups,
-    G: gl.constexpr, FOUR: gl.constexpr, LEAST: gl.constexpr, C: gl.constexpr, W: gl.constexpr,
-    T: gl.constexpr, AHEAD: gl.constexpr,
+def _begin_early(
+    data, first, limit, columns, groups,
+    N: gl.constexpr, S: gl.constexpr, T: gl.constexpr, W: gl.constexpr, SOON: gl.constexpr,
 ):  # fmt: skip
-    """T tiles of 16 columns; a warp takes every Wth chunk of C groups, and may read the next ahead."""
+    """Begin while the kernel before ends: its results are not there yet, but weights may come nearer."""
+    gl.inline_asm_elementwise(
+        "griddepcontrol.launch_dependents; // $0", "=r", [], dtype=gl.int32, is_pure=False, pack=1
+    )
+    if SOON:
+        LINES: gl.constexpr = max(1, 16 * S * 2 * N // 128)  # of 128 bytes that a group's columns lie in
+        ALL: gl.constexpr = SOON * (T // S) * LINES
+        line = gl.arange(0, ALL, gl.BlockedLayout([1], [32], [W], [0]))
+        group, part = line // (LINES * (T // S)), line // LINES % (T // S)
+        place = (group * columns + part * limit + first).to(gl.int64) * N + line % LINES * 64
+        there = (group < groups) & (first + line % LINES * 64 // N < limit)
+        gl.inline_asm_elementwise(
+            "{ .reg .pred p; setp.ne.b32 p, $2, 0; @p prefetch.global.L2 [$1]; mov.b32 $0, 0; }", "=r,l,r",
+            [(data + place).to(gl.int64, bitcast=True), there.to(gl.int32)],
+            dtype=gl.int32, is_pure=False, pack=1,
+        )  # fmt: skip
+    gl.inline_asm_elementwise("griddepcontrol.wait; // $0", "=r", [], dtype=gl.int32, is_pure=False, pack=1)
+
+
+@gluon.jit
+def _stored(found, bias, out, to, limit, BIAS: gl.constexpr):
+    """Sums of a tile in the output's type, with what is added to them."""
+    found = found.to(out.dtype.element_ty)
+    if BIAS:
+        found = (found + gl.load(bias + to, mask=to < limit, other=0.0)).to(out.dtype.element_ty)
+    return found
+
+
+@gluon.jit
+def _one_token(
+    x, data, scale, least, bias, out, columns, groups,
+    G: gl.constexpr, FOUR: gl.constexpr, LEAST: gl.constexpr, C: gl.constexpr, W: gl.constexpr,
+    T: gl.constexpr, AHEAD: gl.constexpr, BIAS: gl.constexpr, GATED: gl.constexpr, EARLY: gl.constexpr,
+    SOON: gl.constexpr,
+):  # fmt: skip
+    """T tiles of 16 columns; a warp takes every Wth chunk of C groups, and may read the next ahead.
+
+    Where the weight is GATED, half of the tiles are of its first half, and pass through SiLU as gates of the
+    others.
+    """
     N: gl.constexpr = G // 4 if FOUR else G // 2  # pairs of bytes of a group
     K: gl.constexpr = C * N
     B: gl.constexpr = max(64, 2 * N)  # values of x in a row of lanes, in which Q groups lie
@@ -147,7 +191,11 @@ def _one_token(
     HELD: gl.constexpr = _layout(W, 16, K, 8)
     SPREAD: gl.constexpr = _spread(W, 2 * K // B, B // 2)
     GIVEN: gl.constexpr = _layout(W, 8, B, 16)
-    first = gl.program_id(0) * (16 * T)
+    S: gl.constexpr = T // 2 if GATED else T
+    limit = columns // 2 if GATED else columns
+    first = gl.program_id(0) * (16 * S)
+    if EARLY:
+        _begin_early(data, first, limit, columns, groups, N, S, T, W, SOON)
     warp = gl.arange(0, W, gl.SliceLayout(1, gl.SliceLayout(2, HELD)))[:, None, None]
     row = gl.arange(0, 16, gl.SliceLayout(0, gl.SliceLayout(2, HELD)))[None, :, None]
     pair = gl.arange(0, K, gl.SliceLayout(0, gl.SliceLayout(1, HELD)))[None, None, :]
@@ -173,8 +221,8 @@ def _one_token(
     many, many_of = groups - warp * C - pair // N, groups - of_warp * C - of_group
     next_x = _given(from_x, own & (left > 0), 0, G, FOUR)
     next_w = _held(
-        from_data, scale + at, least + at, columns - first - row, many, columns - first - of_row, many_of,
-        of_group, columns, 0, N, LEAST, C, T,
+        from_data, scale + at, least + at, limit - first - row, many, limit - first - of_row, many_of,
+        of_group, columns, limit, 0, N, LEAST, C, T, S,
     )  # fmt: skip
     for start in range(0, groups, C * W):
         after = start + C * W
@@ -183,14 +231,14 @@ def _one_token(
             held, sizes, ends = next_w
             next_x = _given(from_x, own & (left > after), after, G, FOUR)
             next_w = _held(
-                from_data, scale + at, least + at, columns - first - row, many, columns - first - of_row,
-                many_of, of_group, columns, after, N, LEAST, C, T,
+                from_data, scale + at, least + at, limit - first - row, many, limit - first - of_row,
+                many_of, of_group, columns, limit, after, N, LEAST, C, T, S,
             )  # fmt: skip
         else:
             low, high = _given(from_x, own & (left > start), start, G, FOUR)
             held, sizes, ends = _held(
-                from_data, scale + at, least + at, columns - first - row, many, columns - first - of_row,
-                many_of, of_group, columns, start, N, LEAST, C, T,
+                from_data, scale + at, least + at, limit - first - row, many, limit - first - of_row,
+                many_of, of_group, columns, limit, start, N, LEAST, C, T, S,
             )  # fmt: skip
         even, odd = gl.split(low.reshape([W, 8, B // 2, 2]))
         x0, x2 = _apart(even, mine, K, SECOND), _apart(odd, mine, K, SECOND)
@@ -211,10 +259,17 @@ def _one_token(
                 low_end += ends[tile].to(gl.float32)
             more = more + (total[tile] + (part + other) * size + low_end * amount,)  # type: ignore[assignment]  # noqa: RUF005
         total = more
-    for tile in gl.static_range(T):
+    for tile in gl.static_range(S):
         found = gl.sum(gl.sum(total[tile], 2), 0)
         to = first + 16 * tile + gl.arange(0, 16, found.type.layout)
-        gl.store(out + to, found.to(out.dtype.element_ty), mask=to < columns)
+        found = _stored(found, bias, out, to, limit, BIAS)
+        if GATED:
+            other = gl.sum(gl.sum(total[tile + S], 2), 0)
+            other = _stored(other, bias + limit, out, to, limit, BIAS).to(gl.float32)
+            gate = found.to(gl.float32)
+            gate = (gate / (1.0 + gl.exp(-gate))).to(out.dtype.element_ty).to(gl.float32)
+            found = (gate * other).to(out.dtype.element_ty)
+        gl.store(out + to, found, mask=to < limit)
 
 
 def form_of(columns: int, groups: int, four: bool) -> Form:
@@ -229,16 +284,27 @@ def knows(x: Tensor, data: Tensor) -> bool:
     return data.dtype == torch.uint8 or x.dtype == torch.bfloat16
 
 
-def one_token(x: Tensor, data: Tensor, scale: Tensor, least: Tensor | None, group: int) -> Tensor:
-    """x [1, K] times a grouped weight [N, K]. Oracle: `Grouped.unpacked` and a product."""
-    columns, four = data.shape[1], data.dtype == torch.uint8
+def one_token(
+    x: Tensor, data: Tensor, scale: Tensor, least: Tensor | None, group: int,
+    bias: Tensor | None = None, gated: bool = False,
+) -> Tensor:  # fmt: skip
+    """x [1, K] times a grouped weight [N, K], plus bias. Oracle: `Grouped.unpacked` and a product.
+
+    Where the weight is `gated`, SiLU of the output's first half times its second half [1, N / 2].
+    """
+    columns, four, groups = data.shape[1], data.dtype == torch.uint8, x.shape[1] // group
     pairs = group // 4 if four else group // 2
-    warps, tiles, ahead, most, widest = FORM or form_of(columns, x.shape[1] // group, four)
-    out = torch.empty(1, columns, dtype=x.dtype, device=x.device)
-    limit: dict[str, Any] = {} if most is None else {"maxnreg": most}
-    _one_token[(triton.cdiv(columns, 16 * tiles),)](
-        x.contiguous(), data.view(torch.int16), scale, scale if least is None else least, out, columns,
-        x.shape[1] // group, G=group, FOUR=four, LEAST=least is not None,
-        C=max(1, min(8, widest // pairs)), W=warps, T=tiles, AHEAD=ahead, num_warps=warps, **limit,
+    warps, tiles, ahead, most, widest = FORM or form_of(columns, groups, four)
+    tiles = max(2, tiles) if gated else tiles
+    limit, early = columns // (1 + gated), begins_early(x.device)
+    soon = SOON_WIDE if columns >= MANY_COLUMNS else SOON
+    out = torch.empty(1, limit, dtype=x.dtype, device=x.device)
+    told: dict[str, Any] = {} if most is None else {"maxnreg": most}
+    told |= {"launch_pdl": True} if early else {}
+    _one_token[(triton.cdiv(limit, 16 * tiles // (1 + gated)),)](
+        x.contiguous(), data.view(torch.int16), scale, scale if least is None else least,
+        scale if bias is None else bias, out, columns, groups, G=group, FOUR=four, LEAST=least is not None,
+        C=max(1, min(8, widest // pairs)), W=warps, T=tiles, AHEAD=ahead, BIAS=bias is not None, GATED=gated,
+        EARLY=early, SOON=min(soon, triton.next_power_of_2(groups)), num_warps=warps, **told,
     )  # fmt: skip
     return out

@@ -14,7 +14,15 @@ from infinipot.core.attention import LogitSpec
 from infinipot.hf.packed import ggml
 from infinipot.hf.packed.blocks import Blocks
 from infinipot.hf.packed.ggml import Ggml, Graph, aligned
-from infinipot.hf.packed.modules import PackedEmbedding, PackedLinear, PackedMlp, PackedNorm, buffer, padded
+from infinipot.hf.packed.modules import (
+    FEW,
+    PackedEmbedding,
+    PackedLinear,
+    PackedMlp,
+    PackedNorm,
+    buffer,
+    padded,
+)
 
 HALVES = 2  # ggml's mode of RoPE that turns a head's first half with its second
 BASE = 10_000.0  # of RoPE's frequencies, before the factors that make them the model's own
@@ -34,6 +42,8 @@ class Written(Protocol):
 
 class Steps:
     """The graphs of a decoder, one before each layer's attention and one after the last."""
+
+    most = FEW  # rows of one step
 
     def __init__(self, decoder: Any, kernels: Ggml) -> None:
         self.decoder, self.kernels = decoder, kernels
