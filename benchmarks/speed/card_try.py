@@ -149,6 +149,13 @@ def chain(card: bool, limit: float) -> None:
     timed("begins late", EARLY=False)
     timed("begins early, sends for 64, wide 16", EARLY=True)
     timed("sends for nothing", SOON=0, SOON_WIDE=0)
+    from speed import card_units
+
+    card_units.PIECES = (512, 1024, 2048)
+    table = card_units.Table(8)
+    card_units.attention(table, device, 64)
+    for what, _, text in table.rows:
+        told(f"pots8: {what} {text}")
     timed("sends for 64, wide 0", SOON_WIDE=0)
     timed("sends for 64, wide 32", SOON_WIDE=32)
     timed("sends for 64, wide 64", SOON_WIDE=64)

@@ -241,7 +241,8 @@ def test_one_new_token_whose_heads_are_turned_on_the_way(heads, kv_heads, dim, f
     frequencies = 10000.0 ** (-torch.arange(0, dim, 2, device=DEVICE) / dim)
     cos, sin = kernels.angles_at(places, frequencies, 1.5, qkv.dtype)
     angles = places.double()[:, None] * frequencies
-    assert close(cos, 1.5 * angles.cos()) and close(sin, 1.5 * angles.sin())
+    assert close(cos, 1.5 * angles.cos())
+    assert close(sin, 1.5 * angles.sin())
     twins = [[one.clone() for one in several] for several in (keys, values)]
     queries, new, new_values = qkv.view(2, -1, 1, dim).split(apart, dim=1)
     queries, new = (
@@ -257,7 +258,8 @@ def test_one_new_token_whose_heads_are_turned_on_the_way(heads, kv_heads, dim, f
     for row, fill in enumerate(fills):
         if fill >= 0:
             assert close(found[row].view(-1), wanted[row].view(-1))
-        assert close(keys[row], twins[0][row], 1e-4) and torch.equal(values[row], twins[1][row])
+        assert close(keys[row], twins[0][row], 1e-4)
+        assert torch.equal(values[row], twins[1][row])
         if 0 <= fill < slots:
             assert not torch.equal(keys[row][:, :, fill], torch.zeros_like(keys[row][:, :, fill]))
             assert torch.equal(values[row][0, :, fill], new_values[row, :, 0])

@@ -19,7 +19,7 @@ from infinipot.core.cuda.attention_kernels import piece_of
 DIM = 128  # of a head, that the layouts below are made for
 BLOCK = 64  # slots that share one turned query
 ROWS = 8  # query heads that share a KV head, at most
-PIECE, PROGRAMS = 512, 4096  # slots of one program at most: more are faster and less exact; programs wanted
+PIECE, PROGRAMS = 2048, 1024  # slots of one program at most; programs wanted: as many as run at once
 LARGEST = gl.constexpr(127.0)
 LEAST = gl.constexpr(1.1754943508222875e-38)  # the least normal float32: no division by zero
 LOG2E = gl.constexpr(1.4426950408889634)
@@ -196,7 +196,7 @@ def _unit_pieces(
     slot = gl.arange(0, 16, gl.SliceLayout(1, MMA))
     top = gl.full([8], float("-inf"), gl.float32, gl.SliceLayout(0, MMA))
     total = gl.zeros([8], gl.float32, gl.SliceLayout(0, MMA))
-    out, raised = gl.zeros([128, 8], gl.float32, MMA), zero
+    out = gl.zeros([128, 8], gl.float32, MMA)
     end = gl.minimum(gl.minimum((piece + 1) * P, filled), slots)
     from_keys, from_values = keys + slot_k * 128 + half_k, values + slot_v * 128 + column_v
     PLAIN: gl.constexpr = gl.SwizzledSharedLayout(1, 1, 1, [1, 0])
@@ -240,8 +240,7 @@ def _unit_pieces(
         async_copy.wait_group(1)
         higher = gl.maximum(top, gl.max(best, 0))
         fade = gl.exp2(top - higher)
-        out = out * fade[None, :]
-        both, raised = gl.zeros([16, 8], gl.float32, MMA), raised * fade[None, :]
+        both, raised, shares = zero, zero, ()
         for part in gl.static_range(4):
             place = start + 16 * part
             size = gl.load(value_scale + place + slot, mask=place + slot < end, other=0.0) * LIFT
@@ -249,7 +248,11 @@ def _unit_pieces(
             both += share
             share = (share * size[:, None]).to(gl.float16)
             raised += share.to(gl.float32)
-            out = mma_v2(_values(near_values.index(part).load(VALUES), FIRST), _shares(share, SECOND), out)
+            shares = shares + (share,)  # type: ignore[assignment]  # noqa: RUF005
+        out = out * fade[None, :] - (RAISED * gl.sum(raised, 0))[None, :]
+        for part in gl.static_range(4):
+            held = _values(near_values.index(part).load(VALUES), FIRST)
+            out = mma_v2(held, _shares(shares[part], SECOND), out)
         _copy(near_values, from_values + later, unseen + 64 < end, 1)
         total = total * fade + gl.sum(both, 0)
         top = higher
@@ -257,8 +260,7 @@ def _unit_pieces(
     row_o = gl.arange(0, 128, gl.SliceLayout(1, MMA))[:, None]
     member_o = gl.arange(0, 8, gl.SliceLayout(0, MMA))[None, :]
     to = sums + (kept + member_o) * 128 + (row_o % 8) * 16 + row_o // 8
-    out = (out - RAISED * gl.sum(raised, 0)[None, :]) * (1.0 / LIFT)
-    gl.store(to, out, mask=(member_o < G) & (row_o >= 0))
+    gl.store(to, out * (1.0 / LIFT), mask=(member_o < G) & (row_o >= 0))
     its_member = gl.arange(0, 8, gl.SliceLayout(0, MMA))
     gl.store(tops + kept + its_member, top * (1.0 / LOG2E))
     gl.store(totals + kept + its_member, total)
