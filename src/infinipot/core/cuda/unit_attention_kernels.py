@@ -245,9 +245,9 @@ def _unit_pieces(
             place = start + 16 * part
             size = gl.load(value_scale + place + slot, mask=place + slot < end, other=0.0) * LIFT
             share = gl.exp2(logits[part] - higher[None, :])
-            both += share
+            both = both + share
             share = (share * size[:, None]).to(gl.float16)
-            raised += share.to(gl.float32)
+            raised = raised + share.to(gl.float32)
             shares = shares + (share,)  # type: ignore[assignment]  # noqa: RUF005
         out = out * fade[None, :] - (RAISED * gl.sum(raised, 0))[None, :]
         for part in gl.static_range(4):
