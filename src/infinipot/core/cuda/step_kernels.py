@@ -13,8 +13,8 @@ from torch import Tensor
 from infinipot.core.cuda.attention_kernels import HALF, ROWS, _head_of_pot, join
 from infinipot.core.cuda.units import gdc_launch_dependents, gdc_wait, launching
 
-PIECE = 64  # slots of one program, all read before the token's query is there
-MOST = 128  # pieces of a pot, that one program joins
+PIECE = 128  # slots of one program, all read before the token's query is there
+MOST = 64  # pieces of a pot, that one program joins
 
 
 @triton.jit

@@ -21,15 +21,10 @@ from infinipot.core.cuda.units import begins_early
 Form = tuple[int, int, bool, int | None, int]
 """Warps of a program, tiles of 16 columns, whether the next chunk is read ahead, registers at most, and pairs
 of bytes of a row that a warp multiplies at once."""
-MANY_COLUMNS, MANY_GROUPS = 16384, 128
+MANY_COLUMNS = 16384
 WIDE: Form = (2, 4, False, None, 128)  # for many columns: tiles share what is prepared of x
 WIDE_EIGHT: Form = (4, 2, True, 168, 64)  # the same in 8 bits
-DEEP: Form = (8, 1, False, 128, 128)  # for few columns of many groups
-SMALL: Form = (4, 1, False, 128, 128)  # for few of few
-SOON, SOON_WIDE = (
-    64,
-    16,
-)  # groups of a weight sent for while the kernel before ends; where it has many columns
+NARROW: Form = (8, 1, False, 128, 128)  # for few columns
 FORM: Form | None = None  # this one for every weight, for comparison
 
 
@@ -131,26 +126,11 @@ def _apart(x, mine, K: gl.constexpr, of: gl.constexpr):
 
 
 @gluon.jit
-def _begin_early(
-    data, first, limit, columns, groups,
-    N: gl.constexpr, S: gl.constexpr, T: gl.constexpr, W: gl.constexpr, SOON: gl.constexpr,
-):  # fmt: skip
-    """Begin while the kernel before ends: its results are not there yet, but weights may come nearer."""
+def _begin_early():
+    """Let the next kernel begin; wait for the one before, whose results are not there yet."""
     gl.inline_asm_elementwise(
         "griddepcontrol.launch_dependents; // $0", "=r", [], dtype=gl.int32, is_pure=False, pack=1
     )
-    if SOON:
-        LINES: gl.constexpr = max(1, 16 * S * 2 * N // 128)  # of 128 bytes that a group's columns lie in
-        ALL: gl.constexpr = SOON * (T // S) * LINES
-        line = gl.arange(0, ALL, gl.BlockedLayout([1], [32], [W], [0]))
-        group, part = line // (LINES * (T // S)), line // LINES % (T // S)
-        place = (group * columns + part * limit + first).to(gl.int64) * N + line % LINES * 64
-        there = (group < groups) & (first + line % LINES * 64 // N < limit)
-        gl.inline_asm_elementwise(
-            "{ .reg .pred p; setp.ne.b32 p, $2, 0; @p prefetch.global.L2 [$1]; mov.b32 $0, 0; }", "=r,l,r",
-            [(data + place).to(gl.int64, bitcast=True), there.to(gl.int32)],
-            dtype=gl.int32, is_pure=False, pack=1,
-        )  # fmt: skip
     gl.inline_asm_elementwise("griddepcontrol.wait; // $0", "=r", [], dtype=gl.int32, is_pure=False, pack=1)
 
 
@@ -168,7 +148,6 @@ def _one_token(
     x, data, scale, least, bias, out, columns, groups,
     G: gl.constexpr, FOUR: gl.constexpr, LEAST: gl.constexpr, C: gl.constexpr, W: gl.constexpr,
     T: gl.constexpr, AHEAD: gl.constexpr, BIAS: gl.constexpr, GATED: gl.constexpr, EARLY: gl.constexpr,
-    SOON: gl.constexpr,
 ):  # fmt: skip
     """T tiles of 16 columns; a warp takes every Wth chunk of C groups, and may read the next ahead.
 
@@ -195,7 +174,7 @@ def _one_token(
     limit = columns // 2 if GATED else columns
     first = gl.program_id(0) * (16 * S)
     if EARLY:
-        _begin_early(data, first, limit, columns, groups, N, S, T, W, SOON)
+        _begin_early()
     warp = gl.arange(0, W, gl.SliceLayout(1, gl.SliceLayout(2, HELD)))[:, None, None]
     row = gl.arange(0, 16, gl.SliceLayout(0, gl.SliceLayout(2, HELD)))[None, :, None]
     pair = gl.arange(0, K, gl.SliceLayout(0, gl.SliceLayout(1, HELD)))[None, None, :]
@@ -272,11 +251,11 @@ def _one_token(
         gl.store(out + to, found, mask=to < limit)
 
 
-def form_of(columns: int, groups: int, four: bool) -> Form:
+def form_of(columns: int, four: bool) -> Form:
     """Return what was fastest on an H200 for a weight of such a shape."""
-    if columns >= MANY_COLUMNS:
-        return WIDE if four else WIDE_EIGHT
-    return DEEP if groups > MANY_GROUPS else SMALL
+    if columns < MANY_COLUMNS:
+        return NARROW
+    return WIDE if four else WIDE_EIGHT
 
 
 def knows(x: Tensor, data: Tensor) -> bool:
@@ -294,10 +273,9 @@ def one_token(
     """
     columns, four, groups = data.shape[1], data.dtype == torch.uint8, x.shape[1] // group
     pairs = group // 4 if four else group // 2
-    warps, tiles, ahead, most, widest = FORM or form_of(columns, groups, four)
+    warps, tiles, ahead, most, widest = FORM or form_of(columns, four)
     tiles = max(2, tiles) if gated else tiles
     limit, early = columns // (1 + gated), begins_early(x.device)
-    soon = SOON_WIDE if columns >= MANY_COLUMNS else SOON
     out = torch.empty(1, limit, dtype=x.dtype, device=x.device)
     told: dict[str, Any] = {} if most is None else {"maxnreg": most}
     told |= {"launch_pdl": True} if early else {}
@@ -305,6 +283,6 @@ def one_token(
         x.contiguous(), data.view(torch.int16), scale, scale if least is None else least,
         scale if bias is None else bias, out, columns, groups, G=group, FOUR=four, LEAST=least is not None,
         C=max(1, min(8, widest // pairs)), W=warps, T=tiles, AHEAD=ahead, BIAS=bias is not None, GATED=gated,
-        EARLY=early, SOON=min(soon, triton.next_power_of_2(groups)), num_warps=warps, **told,
+        EARLY=early, num_warps=warps, **told,
     )  # fmt: skip
     return out

@@ -19,8 +19,6 @@ TOGETHER = (("q_proj", "k_proj", "v_proj"), ("gate_proj", "up_proj"))
 class Joint:
     """The weights of several linear modules, and their outputs for one input until all were asked for."""
 
-    always = False  # for many tokens too
-
     def __init__(self, modules: list[nn.Linear]) -> None:
         self.weight = torch.cat([module.weight.data for module in modules])
         self.bias = None
@@ -62,7 +60,7 @@ class Part(nn.Linear):
 
     def forward(self, x: Tensor) -> Tensor:
         """As the plain module; for few tokens its siblings' outputs are computed on the way."""
-        if x.shape[-2] > FEW and not self.joint.always:
+        if x.shape[-2] > FEW:
             return F.linear(x, self.weight, self.bias)
         return self.joint.output(x, self.index)
 
