@@ -19,9 +19,8 @@ ON = True  # false: Triton's own layouts everywhere, for comparison
 LEAST_CARD = (8, 0)  # whose units take bfloat16
 EARLY = True  # false: every kernel begins when the one before has ended, for comparison
 EARLY_CARD = (9, 0)  # from which on a kernel may begin before the one before has ended
-gdc_wait, gdc_launch_dependents = (
-    getattr(extra, f"gdc_{name}", None) for name in ("wait", "launch_dependents")
-)
+gdc_wait: Any = getattr(extra, "gdc_wait", None)  # None: an older Triton
+gdc_launch_dependents: Any = getattr(extra, "gdc_launch_dependents", None)
 _REFUSED: set[tuple[str, torch.device]] = set()  # what a card's compiler did not take
 
 

@@ -53,7 +53,7 @@ class CardSteps:
     @classmethod
     def of(cls, decoder: Any) -> "CardSteps | None":
         """Return the steps of a decoder whose layers are the usual ones, on weights in few bits on a card."""
-        layers = getattr(decoder, "layers", ())
+        layers: Any = getattr(decoder, "layers", ())
         ends = getattr(decoder, "embed_tokens", None), getattr(decoder, "norm", None)
         usual = isinstance(ends[0], GroupedEmbedding) and _usual_norm(ends[1]) and all(map(_usual, layers))
         alike = usual and len({(one.self_attn.head_dim, one.self_attn.scaling) for one in layers}) == 1
