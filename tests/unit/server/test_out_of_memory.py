@@ -12,10 +12,11 @@ import pytest
 import torch
 
 from infinipot.errors import ConfigError
+from infinipot.models.memory import trim
 from infinipot.reading import next_tokens
 from infinipot.reading.sampling import Generation
 from infinipot.server.http.errors import refusal
-from infinipot.server.scheduler.memory_bound import FLOOR, MemoryBound
+from infinipot.server.scheduler.memory_bound import FLOOR, TIDY, MemoryBound
 from infinipot.server.scheduler.requests import (
     Answered,
     ChatRequest,
@@ -280,3 +281,16 @@ def test_how_many_pots_fit_is_said_where_making_them_fails(tmp_path: Path) -> No
             assert caught.value.remedy == "use `slots` and `conversations` of 2 together"
 
     go(work)
+
+
+def test_freed_memory_is_given_back_every_few_requests_by_another_thread(tmp_path: Path) -> None:
+    memory, given = measured(tmp_path, FakeCard(total=100 * 10**9)), list[object]()
+    for _ in range(2 * TIDY + 1):
+        memory.note_ended(given.append)
+    assert given == [trim, trim]
+
+    def closed(work: object) -> None:
+        raise RuntimeError("cannot schedule new futures after shutdown")
+
+    for _ in range(TIDY):
+        memory.note_ended(closed)
