@@ -1,9 +1,11 @@
 """Reading and decoding on a CPU beside a busy process, as shares of the quiet speed, in turns.
 
-    python benchmarks/busy.py --model smollm2 --threads 2 --out docs/results/busy-cpu.json
+    python benchmarks/busy.py --model smollm2 --out docs/results/busy-cpu.json
 
-The busy process computes without end and waits for nothing. On as many threads as there are cores half of the
-quiet speed is what a fair system leaves where every step waits for its slowest thread.
+The busy process computes without end and waits for nothing. Quiet, all threads compute, as if a person had
+named their number; beside the busy process as many as a reader chooses by itself (`busy`), and all (`held`).
+On as many threads as there are cores half of the quiet speed is the most a fair system leaves where every
+step waits for its slowest thread.
 """
 
 from __future__ import annotations
@@ -23,6 +25,7 @@ from pathlib import Path
 import torch
 
 from infinipot.engine import Engine, open_engine
+from infinipot.hf.speed.threads import LOOK, follow, use_threads
 from infinipot.reading.sampling import Generation
 from infinipot.recipes.recipe import Recipe
 from rounds import spread
@@ -30,6 +33,7 @@ from speed.cycle_parts import snapshot, timed, write
 
 CACHED, TOKENS, SPARE = 2048, 33, 256
 SETTINGS = ("OMP_WAIT_POLICY", "GOMP_SPINCOUNT")
+STATES = {"quiet": False, "busy": True, "held": False}  # whether threads follow what other programs leave
 
 
 @contextmanager
@@ -43,6 +47,16 @@ def busy(processes: int) -> Iterator[None]:
         for one in started:
             one.kill()
             one.wait()
+
+
+def settle(follows: bool, count: int) -> None:
+    """Let the threads be those of a state that has lasted for a while."""
+    use_threads(count, torch.device("cpu"))
+    if follows:
+        use_threads(None, torch.device("cpu"))
+    for _ in range(3):
+        time.sleep(LOOK)
+        follow()
 
 
 def ways(engine: Engine, new: int) -> dict[str, Callable[[], float]]:
@@ -77,22 +91,29 @@ def main() -> None:
     parser.add_argument("--out", type=Path)
     args = parser.parse_args()
     measured = ways(open_engine(args.model, "cpu", threads=args.threads), args.tokens)
-    seconds: dict[str, dict[str, list[float]]] = {name: {"quiet": [], "busy": []} for name in measured}
+    seconds: dict[str, dict[str, list[float]]] = {name: {one: [] for one in STATES} for name in measured}
+    chosen: list[int] = []
     for turn in range(args.rounds + 1):
         for name, way in measured.items():
-            for state in ("quiet", "busy"):
-                with busy(args.processes if state == "busy" else 0):
+            for state, follows in STATES.items():
+                with busy(0 if state == "quiet" else args.processes):
+                    settle(follows, args.threads)
                     took = way()
                 if turn:  # the first round warms up
                     seconds[name][state].append(round(took, 4))
+                    chosen += [torch.get_num_threads()] if follows else []
     shares = {
-        name: spread([a / b for a, b in zip(one["quiet"], one["busy"], strict=True)])
+        name: {
+            state: spread([a / b for a, b in zip(one["quiet"], one[state], strict=True)])
+            for state in list(STATES)[1:]
+        }
         for name, one in seconds.items()
     }
     told = {
         "model": args.model,
         "cores": os.cpu_count(),
         "threads": args.threads,
+        "chosen_threads": chosen,
         "busy_processes": args.processes,
         "new_tokens": args.tokens,
         "settings": {name: os.environ.get(name) for name in SETTINGS},

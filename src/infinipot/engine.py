@@ -7,7 +7,8 @@ from typing import Any
 from infinipot.hf.loading import choose_device
 from infinipot.hf.loading import load as load_weights
 from infinipot.hf.model import HFModel
-from infinipot.hf.speed.prepare import MIXED, prepare, resolve, use_threads
+from infinipot.hf.speed.prepare import MIXED, prepare, resolve
+from infinipot.hf.speed.threads import use_threads
 from infinipot.hf.tokenizer import HFTokenizer
 from infinipot.models.cache import Pull
 from infinipot.models.catalog import DEFAULT_MODEL
@@ -52,10 +53,12 @@ def open_engine(
     """Load a model (alias, hub id, folder or .gguf file); an alias not there yet is pulled first.
 
     `fused` compiles its layers on CUDA: some twenty seconds at the first text, then faster. `weights` says
-    how weights are held: `auto` as in their file, `int8`, `int4` or `full`; `threads` is for a CPU.
+    how weights are held: `auto` as in their file, `int8`, `int4` or `full`; `threads` is for a CPU:
+    where none are named, torch's number, or fewer while other programs keep the cores busy.
     """
-    kind, mixed = resolve(dtype, choose_device(device))
-    use_threads(threads)
+    where = choose_device(device)
+    kind, mixed = resolve(dtype, where)
+    use_threads(threads, where)
     weights = "full" if (dtype, weights) == (MIXED, "auto") else weights  # bfloat16 is for unpacked ones
     loaded = load_weights(name, device, kind, on_pull, weights)
     ends = loaded.model.generation_config.eos_token_id

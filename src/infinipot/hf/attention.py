@@ -15,6 +15,7 @@ from infinipot.core.attention import LogitSpec, attend, attend_masked
 from infinipot.core.pot import Pot
 from infinipot.core.rows import Rows
 from infinipot.hf.light import uncompiled
+from infinipot.hf.speed import threads
 
 NAME = "infinipot"
 
@@ -33,6 +34,7 @@ def infinipot_attention(
     **_: Any,
 ) -> tuple[Tensor, None]:
     """Attention output [B, Q, Hq, Dv]; shows queries and keys to the pot, if there is one."""
+    threads.follow()
     scale = query.shape[-1] ** -0.5 if scaling is None else scaling
     index, mixed = int(getattr(module, "layer_idx", 0)), bool(getattr(module, "mixed", False))
     spec = LogitSpec(scale, sliding_window, softcap, mixed)

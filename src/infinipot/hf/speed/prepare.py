@@ -6,7 +6,7 @@ Only for models we have loaded ourselves: a model of the user's is left as it is
 import torch
 from torch import nn
 
-from infinipot.errors import ConfigError, check
+from infinipot.errors import ConfigError
 from infinipot.hf.model import HFModel
 from infinipot.hf.packed.integers import has_vnni
 from infinipot.hf.packed.modules import PackedHead, mix_attention, round_many
@@ -48,13 +48,6 @@ def allow_recompiling() -> None:
     # private: torch.compiler has no public word for these two
     torch._dynamo.config.recompile_limit = max(64, torch._dynamo.config.recompile_limit)
     torch._dynamo.config.allow_unspec_int_on_nn_module = True  # else every layer index compiles anew
-
-
-def use_threads(count: int | None) -> None:
-    """Compute with so many threads on a CPU; None leaves it as it is."""
-    if count is not None:
-        check(count >= 1, "threads", count, "use 1 or more")
-        torch.set_num_threads(count)
 
 
 def _round(model: HFModel) -> bool:
