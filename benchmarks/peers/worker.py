@@ -28,7 +28,11 @@ class Worker:
 
     def __init__(self, python: str, script: str, threads: int | None = None) -> None:
         settings = dict(os.environ)
-        for own in ("PYTHONPATH", "OMP_WAIT_POLICY"):  # ours are not for a foreign interpreter
+        for own in (
+            "PYTHONPATH",
+            "OMP_WAIT_POLICY",
+            "GOMP_SPINCOUNT",
+        ):  # ours are not for a foreign interpreter
             settings.pop(own, None)
         if threads:
             settings["OMP_NUM_THREADS"] = str(threads)

@@ -167,6 +167,12 @@ class Pot:
         self.observe(layer, queries, keys, spec)
         return out
 
+    @property
+    def is_unobserved(self) -> bool:
+        """Say whether a token's attention is the usual one and leaves nothing that a policy asks for."""
+        seen = self.observing and self.needs & {"last", "running"}
+        return not seen and not self.catalyst_length and self.mode.positions != "grouped"
+
     def observe(self, layer: int, queries: Tensor, keys: Tensor, spec: LogitSpec) -> None:
         """Take down what the policy will want to know of one layer's attention."""
         seen = self.layers[layer]

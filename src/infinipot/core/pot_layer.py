@@ -105,11 +105,12 @@ class PotLayer:
         """Where the buffers lie that a new token is written to and attends to."""
         return [self.keys.data_ptr(), self.values.data_ptr()]
 
-    def commit(self, count: int, novelty: Tensor) -> None:
-        """Count `count` entries that a captured graph wrote after the last slot, with their novelty."""
+    def commit(self, count: int, novelty: Tensor | None = None) -> None:
+        """Count `count` entries that a graph wrote after the last slot, with their novelty if it is known."""
         end = self.fill + count
         self._number(end)
-        self.novelty[:, :, self.fill : end] = novelty.to(self.novelty.device)
+        if novelty is not None:
+            self.novelty[:, :, self.fill : end] = novelty.to(self.novelty.device)
         self.clock += count
         self.fill, self.tokens = end, self.tokens + count
 

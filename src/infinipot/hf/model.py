@@ -30,6 +30,7 @@ from infinipot.hf.meaning import SentenceModel, sentence_model
 from infinipot.hf.packed.blocks import TURN
 from infinipot.hf.packed.modules import FEW, PackedHead, packed_bytes
 from infinipot.hf.packed.steps import Steps
+from infinipot.hf.packed.whole import WholeToken
 from infinipot.hf.rope import frequencies, key_factors, still
 
 PROBE_STEPS, PROBED, PROBES = 7, 8, 3  # positions between two probed keys; tokens of a probed text; texts
@@ -212,8 +213,19 @@ class HFModel:
             return None
         seen = _Recorder()
         steps.run(token, at, seen, ropes[0])
-        alike = all(_error(seen.keys[index], one) < STEPPED for index, one in keys.items())
-        return steps if alike else None
+        if not all(_error(seen.keys[index], one) < STEPPED for index, one in keys.items()):
+            return None
+        if isinstance(steps, CardSteps):
+            return steps
+        pot, found = self.new_pot(PROBED, PROBED), []
+        for whole in (None, WholeToken(steps)):
+            pot.clear()
+            for index, one in keys.items():  # entries to attend to, whatever they mean
+                pot.append(index, torch.cat((one, -one), 2), torch.cat((one, -one), 2))
+            steps.whole = whole
+            found.append(steps.run(token, at, pot, ropes[0]))
+        steps.whole = steps.whole if _error(found[1], found[0]) < STEPPED else None
+        return steps
 
 
 class _Recorder:

@@ -22,10 +22,10 @@ from torch import Tensor
 
 PACKAGE = "pywhispercpp"
 ALIGNMENT = 32  # of every pointer
-FLOAT, INTEGER = 0, 26  # ggml's numbers of float32 and int32
+KINDS = {torch.float32: 0, torch.float16: 1, torch.int32: 26, torch.int64: 27}  # ggml's numbers of types
 NODES = 32  # of a graph
-WORTH = 250_000  # multiplications an operation that are worth another thread, where waiting threads sleep
-GRAPH_BYTES = 64 * 1024  # tensors and nodes of one graph, without their data
+WORTH = 30_000  # multiplications an operation that are worth another thread, where waiting ones sleep soon
+NODE_BYTES = 2048  # of a node and the tensors it needs, without their data
 UNPACK = {  # the formats, by ggml's number, and what their functions are called by
     2: "q4_0",
     3: "q4_1",
@@ -58,7 +58,12 @@ class _Params(ctypes.Structure):
 
 _SIGNATURES: dict[str, tuple[Any, ...]] = {  # the result, then the arguments
     "ggml_init": (c_void_p, _Params),
+    "ggml_free": (None, c_void_p),
     "ggml_new_tensor_2d": (c_void_p, c_void_p, c_int, c_int64, c_int64),
+    "ggml_new_tensor_3d": (c_void_p, c_void_p, c_int, *(c_int64,) * 3),
+    "ggml_view_3d": (c_void_p, c_void_p, c_void_p, *(c_int64,) * 3, *(c_size_t,) * 3),
+    "ggml_set_rows": (c_void_p, *(c_void_p,) * 4),
+    "ggml_flash_attn_ext": (c_void_p, *(c_void_p,) * 5, *(c_float,) * 3),
     "ggml_mul_mat": (c_void_p, c_void_p, c_void_p, c_void_p),
     "ggml_mul": (c_void_p, c_void_p, c_void_p, c_void_p),
     "ggml_add": (c_void_p, c_void_p, c_void_p, c_void_p),
@@ -72,6 +77,7 @@ _SIGNATURES: dict[str, tuple[Any, ...]] = {  # the result, then the arguments
     "ggml_backend_cpu_set_n_threads": (None, c_void_p, c_int),
     "ggml_backend_graph_compute": (c_int, c_void_p, c_void_p),
     "ggml_backend_cpu_buffer_from_ptr": (c_void_p, c_void_p, c_size_t),
+    "ggml_backend_buffer_free": (None, c_void_p),
     "ggml_backend_tensor_alloc": (c_int, c_void_p, c_void_p, c_void_p),
     "ggml_quantize_chunk": (c_size_t, c_int, c_void_p, c_void_p, *(c_int64,) * 3, c_void_p),
     **{f"dequantize_row_{name}": (None, c_void_p, c_void_p, c_int64) for name in UNPACK.values()},
@@ -127,12 +133,20 @@ class Ggml:
 class Graph:
     """One computation, built once on buffers of its own and run again and again."""
 
-    def __init__(self, ggml: Ggml) -> None:
+    def __init__(self, ggml: Ggml, nodes: int = NODES) -> None:
         self._ggml = ggml
-        self._context = ggml["ggml_init"](_Params(GRAPH_BYTES, None, True))
-        self._graph = ggml["ggml_new_graph_custom"](self._context, NODES, False)
+        self._context = ggml["ggml_init"](_Params(nodes * NODE_BYTES, None, True))
+        self._graph = ggml["ggml_new_graph_custom"](self._context, nodes, False)
         self._held: list[Tensor] = []  # what the graph points to
+        self._buffers: list[int] = []
         self._weights = self._operations = self._rows = 0
+
+    def __del__(self) -> None:
+        """Give back what ggml holds for it."""
+        for buffer in getattr(self, "_buffers", ()):
+            self._ggml["ggml_backend_buffer_free"](buffer)
+        if hasattr(self, "_context"):
+            self._ggml["ggml_free"](self._context)
 
     def tensor(self, kind: int, shape: Sequence[int], data: Tensor) -> int:
         """Return a tensor [out, in] of this format on existing memory."""
@@ -141,27 +155,43 @@ class Graph:
         return self._placed(made, data)
 
     def input(self, data: Tensor) -> int:
-        """Return a tensor of floats, or of int32 numbers, on existing memory [n, k]."""
-        return self.tensor(FLOAT if data.is_floating_point() else INTEGER, data.shape, data)
+        """Return a tensor of floats, or of whole numbers, on existing memory [n, k]."""
+        return self.tensor(KINDS[data.dtype], data.shape, data)
+
+    def slots(self, data: Tensor) -> int:
+        """Return a tensor of floats on memory [heads, n, k] that the caller keeps alive where it is."""
+        kind, sizes = KINDS[data.dtype], reversed(data.shape)
+        made: int = self._ggml["ggml_new_tensor_3d"](self._context, kind, *sizes)
+        return self._placed(made, data, held=False)
+
+    def first(self, made: int, data: Tensor, count: int) -> int:
+        """Return the first rows of every head of `slots`."""
+        heads, rows, width = data.shape
+        steps = width * data.itemsize, rows * width * data.itemsize
+        return int(self._ggml["ggml_view_3d"](self._context, made, width, count, heads, *steps, 0))
 
     def split(self, made: int, size: int, heads: int, rows: int) -> int:
         """Return a tensor [rows, heads size] as [rows, heads, size]."""
         return int(self._ggml["ggml_reshape_3d"](self._context, made, size, heads, rows))
 
-    def apply(self, name: str, *inputs: float, out: Tensor) -> int:
-        """Add an operation whose result is written to `out`."""
-        self._operations, self._rows = self._operations + 1, max(self._rows, len(out))
-        made = self._placed(self._ggml[name](self._context, *inputs), out)
+    def apply(self, name: str, *inputs: float, out: Tensor | None) -> int:
+        """Add an operation whose result is written to `out`; None where it lies in an input's memory."""
+        self._operations += 1
+        made: int = self._ggml[name](self._context, *inputs)
+        if out is not None:
+            self._rows = max(self._rows, len(out))
+            self._placed(made, out)
         self._ggml["ggml_build_forward_expand"](self._graph, made)
         return made
 
-    def _placed(self, made: int, data: Tensor) -> int:
+    def _placed(self, made: int, data: Tensor, held: bool = True) -> int:
         if data.data_ptr() % ALIGNMENT or not data.is_contiguous():
             raise ValueError("ggml wants aligned, contiguous memory")
         at = data.data_ptr()
         buffer = self._ggml["ggml_backend_cpu_buffer_from_ptr"](at, max(data.nbytes, ALIGNMENT))
         self._ggml["ggml_backend_tensor_alloc"](buffer, made, at)
-        self._held.append(data)
+        self._buffers.append(buffer)
+        self._held += [data] if held else []
         return made
 
     def run(self) -> None:

@@ -13,7 +13,7 @@ from torch import Tensor
 from infinipot.core.attention import LogitSpec
 from infinipot.hf.packed import ggml
 from infinipot.hf.packed.blocks import Blocks
-from infinipot.hf.packed.ggml import Ggml, Graph, aligned
+from infinipot.hf.packed.ggml import NODES, Ggml, Graph, aligned
 from infinipot.hf.packed.modules import (
     FEW,
     PackedEmbedding,
@@ -23,6 +23,7 @@ from infinipot.hf.packed.modules import (
     buffer,
     padded,
 )
+from infinipot.hf.speed import threads
 
 HALVES = 2  # ggml's mode of RoPE that turns a head's first half with its second
 BASE = 10_000.0  # of RoPE's frequencies, before the factors that make them the model's own
@@ -40,6 +41,16 @@ class Written(Protocol):
         """Return the attention of new queries."""
 
 
+class Whole(Protocol):
+    """All of a token in one graph, for the pots that it serves."""
+
+    def serves(self, tokens: Tensor, pot: Written) -> bool:
+        """Say whether it can write these tokens into this pot."""
+
+    def run(self, tokens: Tensor, places: Tensor, pot: Any, frequencies: Tensor) -> Tensor:
+        """Do as `Steps.run`."""
+
+
 class Steps:
     """The graphs of a decoder, one before each layer's attention and one after the last."""
 
@@ -52,6 +63,7 @@ class Steps:
         self.widths = [getattr(attention, name).out_features for name in PRODUCTS]
         self.factor = float(decoder.rotary_emb.attention_scaling)
         self._graphs: dict[int, list[Graph]] = {}
+        self.whole: Whole | None = None  # single tokens of one plain pot, where that comes to the same
 
     @classmethod
     def of(cls, decoder: Any) -> "Steps | None":
@@ -66,27 +78,37 @@ class Steps:
     @torch.no_grad()
     def run(self, tokens: Tensor, places: Tensor, pot: Written, frequencies: Tensor) -> Tensor:
         """Write tokens [B, 1] at places [B, 1] into the pot; return their hidden states [B, 1, H]."""
+        threads.follow()
+        if self.whole is not None and self.whole.serves(tokens, pot):
+            return self.whole.run(tokens, places, pot, frequencies)
         rows, size = len(tokens), padded(len(tokens))
         if size not in self._graphs:
             self._graphs[size] = [self._graph(size, index) for index in range(len(self.decoder.layers) + 1)]
-        residual, attended, out, where, factors, *heads = self._buffers(size)
-        where[0, :rows] = places.expand(rows, 1)[:, 0]
-        factors[0] = _factors(frequencies)
-        residual[:rows] = self.decoder.embed_tokens(tokens)[:, 0]
+        _, attended, out, _, _, *heads = self.given(tokens, places, frequencies)
         *before, last = self._graphs[size]
         queries, keys, values = (one[:rows].view(rows, -1, 1, self.size) for one in heads)
         spec, attended = LogitSpec(self.scale), attended[:rows].view(queries.shape)
         for index, graph in enumerate(before):
-            self._compute(graph)
+            self.compute(graph)
             attended.copy_(pot.attend(index, queries, *pot.append(index, keys, values), spec))
-        self._compute(last)
+        self.compute(last)
         return out[:rows, None].clone()
 
-    def _compute(self, graph: Graph) -> None:
+    def compute(self, graph: Graph) -> None:
+        """Run one of the decoder's graphs."""
         with self.kernels.lock:
             graph.run()
 
-    def _buffers(self, rows: int) -> list[Tensor]:
+    def given(self, tokens: Tensor, places: Tensor, frequencies: Tensor) -> list[Tensor]:
+        """Return the buffers with tokens [B, 1], their places [B, 1] and RoPE in them."""
+        rows, found = len(tokens), self.buffers(padded(len(tokens)))
+        residual, _, _, where, factors, *_ = found
+        where[0, :rows] = places.expand(rows, 1)[:, 0]
+        factors[0] = _factors(frequencies)
+        residual[:rows] = self.decoder.embed_tokens(tokens)[:, 0]
+        return found
+
+    def buffers(self, rows: int) -> list[Tensor]:
         """What graphs read and write: residual, attention, last output, places, factors, the new heads."""
         width, (queries, keys, values, _) = self.decoder.embed_tokens.blocks.width, self.widths
         numbers = [buffer("places", 0, 1, rows, torch.int32), buffer("factors", 0, 1, self.size // 2)]
@@ -96,45 +118,57 @@ class Steps:
 
     def _graph(self, rows: int, index: int) -> Graph:
         """Return what is computed between the attentions of the layers `index` - 1 and `index`."""
-        layers, draft = self.decoder.layers, _Draft(self.kernels, rows)
-        residual, attended, out, places, factors, *heads = self._buffers(rows)
-        x = draft.graph.input(residual)
+        layers, draft, buffers = self.decoder.layers, Draft(self.kernels, rows), self.buffers(rows)
+        x = draft.graph.input(buffers[0])
         if index:
-            layer = layers[index - 1]
-            added = draft.linear(draft.graph.input(attended), layer.self_attn.o_proj)
-            x = draft.graph.apply("ggml_add", x, added, out=draft.wide(residual.shape[1]))
-            added = draft.gated(draft.normed(x, layer.post_attention_layernorm), layer.mlp.weights)
-            x = draft.graph.apply("ggml_add", x, added, out=residual)
+            x = self.after(draft, x, layers[index - 1], buffers)
         if index == len(layers):
-            draft.normed(x, self.decoder.norm, out)
-            return draft.graph
-        x, attention = draft.normed(x, layers[index].input_layernorm), layers[index].self_attn
-        where = draft.graph.input(places), draft.graph.input(factors)
-        for name, into, turned in zip(PRODUCTS, heads, (True, True, False), strict=False):
-            made = draft.linear(x, getattr(attention, name), None if turned else into)
-            if turned:
-                apart = draft.graph.split(made, self.size, into.shape[1] // self.size, rows)
-                rope = (*where, self.size, HALVES, 0, BASE, 1.0, 0.0, self.factor, 32.0, 1.0)
-                draft.graph.apply("ggml_rope_ext", apart, *rope, out=into)
+            draft.normed(x, self.decoder.norm, buffers[2])
+        else:
+            self.before(draft, x, layers[index], buffers)
         return draft.graph
 
+    def before(self, draft: "Draft", x: int, layer: Any, buffers: list[Tensor]) -> list[int]:
+        """Add what comes before a layer's attention; return its queries, keys and values."""
+        x, (_, _, _, places, factors, *heads) = draft.normed(x, layer.input_layernorm), buffers
+        where, found = (draft.graph.input(places), draft.graph.input(factors)), []
+        for name, into, turned in zip(PRODUCTS, heads, (True, True, False), strict=False):
+            made = draft.linear(x, getattr(layer.self_attn, name), None if turned else into)
+            if turned:
+                apart = draft.graph.split(made, self.size, into.shape[1] // self.size, draft.rows)
+                rope = (*where, self.size, HALVES, 0, BASE, 1.0, 0.0, self.factor, 32.0, 1.0)
+                made = draft.graph.apply("ggml_rope_ext", apart, *rope, out=into)
+            found.append(made)
+        return found
 
-class _Draft:
+    def after(self, draft: "Draft", x: int, layer: Any, buffers: list[Tensor]) -> int:
+        """Add what comes after a layer's attention; return the residual stream."""
+        residual, attended, *_ = buffers
+        added = draft.linear(draft.graph.input(attended), layer.self_attn.o_proj)
+        x = draft.graph.apply("ggml_add", x, added, out=draft.wide(residual.shape[1]))
+        added = draft.gated(draft.normed(x, layer.post_attention_layernorm), layer.mlp.weights)
+        return draft.graph.apply("ggml_add", x, added, out=residual)
+
+
+class Draft:
     """A graph in the making; its inner buffers are those of every other one."""
 
-    def __init__(self, kernels: Ggml, rows: int) -> None:
-        self.graph, self.rows, self.used = Graph(kernels), rows, 0
+    def __init__(self, kernels: Ggml, rows: int, layers: int = 1) -> None:
+        self.graph, self.rows, self.used = Graph(kernels, layers * NODES), rows, 0
 
     def wide(self, width: int) -> Tensor:
+        """Return room for a result within a layer."""
         self.used += 1
         return buffer("inner", self.used, self.rows, width)
 
     def product(self, x: int, weight: Blocks, out: Tensor | None = None) -> int:
+        """Add a product with a weight."""
         tensor = self.graph.tensor(weight.kind, weight.shape, weight.data)
         into = self.wide(weight.shape[0]) if out is None else out
         return self.graph.apply("ggml_mul_mat", tensor, x, out=into)
 
     def linear(self, x: int, module: PackedLinear, out: Tensor | None = None) -> int:
+        """Add a linear module, its bias too."""
         weight, bias = module.shared.weights[module.index], module.bias
         if bias is None:
             return self.product(x, weight, out)
@@ -142,12 +176,14 @@ class _Draft:
         return self.graph.apply("ggml_add", made, self.graph.input(aligned(bias[None])), out=into)
 
     def normed(self, x: int, norm: PackedNorm, out: Tensor | None = None) -> int:
+        """Add a norm and its weight."""
         width = len(norm.weight)
         made = self.graph.apply("ggml_rms_norm", x, norm.eps, out=self.wide(width))
         weight = self.graph.input(aligned(norm.weight.data[None]))
         return self.graph.apply("ggml_mul", made, weight, out=self.wide(width) if out is None else out)
 
     def gated(self, x: int, weights: tuple[Blocks, ...]) -> int:
+        """Add a feed-forward module."""
         gate, up, down = weights
         both = self.product(x, gate), self.product(x, up)
         return self.product(self.graph.apply("ggml_swiglu_split", *both, out=self.wide(gate.shape[0])), down)

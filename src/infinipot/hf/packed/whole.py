@@ -1,0 +1,85 @@
+"""One token through all layers of a pot in one graph of ggml's: attention is in it, on the pot's own slots.
+
+In a small model starting a graph and telling a layer of its new entry, layer by layer, takes as long as the
+products. `Steps` is the obvious twin, and does what is left: several pots at once, slots of 8 bits, layers
+that are local or observed. A graph attends to a fixed number of slots, of which those beyond the last are
+masked, and lasts as long as its pot does not move.
+"""
+
+import torch
+from torch import Tensor
+
+from infinipot.core.pot import Pot
+from infinipot.core.pot_layer import PotLayer
+from infinipot.hf.packed.ggml import ALIGNMENT, Graph
+from infinipot.hf.packed.steps import Draft, Steps, Written
+
+SLOTS = 256  # a graph attends to a multiple of so many, or to all there are
+MASKED = 64  # rows of a mask that ggml wants, of which a single token has the first
+
+
+class WholeToken:
+    """The graph of the pot that was last written."""
+
+    def __init__(self, steps: Steps) -> None:
+        self.steps = steps
+        self._place: tuple[int, ...] = ()  # how many slots the graph attends to, and where its pot lies
+        self._graph: Graph | None = None
+        self._mask, self._next = torch.empty(0), torch.zeros(1, 1, dtype=torch.int64, device="cpu")
+
+    def serves(self, tokens: Tensor, pot: Written) -> bool:
+        """Say whether it can write these tokens into this pot."""
+        if len(tokens) != 1 or not isinstance(pot, Pot) or not pot.is_unobserved:
+            return False
+        return all(type(layer) is PotLayer and _plain(layer) for layer in pot.layers)
+
+    @torch.no_grad()
+    def run(self, tokens: Tensor, places: Tensor, pot: Pot, frequencies: Tensor) -> Tensor:
+        """Write a token [1, 1] at its place [1, 1] into the pot; return its hidden state [1, 1, H]."""
+        layers, fill = pot.pot_layers, pot.fill
+        capacity = layers[0].capacity
+        count = min(-(-(fill + 1) // SLOTS) * SLOTS, capacity)
+        lies = (count, capacity, *(at for layer in layers for at in layer.addresses))
+        if self._graph is None or lies != self._place:
+            self._mask = torch.zeros(MASKED, count, dtype=torch.float16, device="cpu")
+            self._graph, self._place = self._made(layers, count), lies
+        self._next.fill_(fill)
+        self._mask[0].fill_(float("-inf"))
+        self._mask[0, : fill + 1] = 0
+        _, _, out, *_ = self.steps.given(tokens, places, frequencies)
+        self.steps.compute(self._graph)
+        for layer in layers:
+            layer.commit(1)
+        return out[:1, None].clone()
+
+    def _made(self, layers: list[PotLayer], count: int) -> Graph:
+        steps, buffers = self.steps, self.steps.buffers(1)
+        draft = Draft(steps.kernels, 1, len(layers) + 1)
+        graph, x = draft.graph, draft.graph.input(buffers[0])
+        mask, place = graph.input(self._mask), graph.input(self._next)
+        for layer, slots in zip(steps.decoder.layers, layers, strict=True):
+            draft.used = 0  # inner buffers are free again after every layer
+            queries, *new = steps.before(draft, x, layer, buffers)
+            seen = []
+            for made, column in zip(new, (slots.keys[0], slots.values[0]), strict=True):
+                held = graph.slots(column)
+                row = graph.split(made, steps.size, 1, len(column))
+                graph.apply("ggml_set_rows", held, row, place, out=None)
+                seen.append(graph.first(held, column, count))
+            heads = graph.split(queries, steps.size, 1, buffers[1].shape[1] // steps.size)
+            graph.apply("ggml_flash_attn_ext", heads, *seen, mask, steps.scale, 0.0, 0.0, out=buffers[1])
+            x = steps.after(draft, x, layer, buffers)
+        draft.normed(x, steps.decoder.norm, buffers[2])
+        return graph
+
+
+def _plain(layer: PotLayer) -> bool:
+    """Say whether a layer's entries lie as ggml wants them, one document's floats, with room for another."""
+    keys, values = layer.keys, layer.values
+    return (
+        len(keys) == 1
+        and layer.fill < layer.capacity
+        and keys.shape == values.shape
+        and keys.dtype == values.dtype == torch.float32
+        and not (keys.data_ptr() | values.data_ptr()) % ALIGNMENT
+    )
