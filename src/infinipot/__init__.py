@@ -27,11 +27,11 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 # Threads that wait for work soon sleep instead of spinning: beside another busy process they would keep those
-# that work from a core. Waking one takes as long as a small product, so they spin for some 20 microseconds
+# that work from a core. Waking one takes as long as a small product, so they spin for some 100 microseconds
 # first. OpenMP reads this once, when torch is first imported.
 if "OMP_WAIT_POLICY" not in os.environ:
     os.environ["OMP_WAIT_POLICY"] = "PASSIVE"
-    os.environ.setdefault("GOMP_SPINCOUNT", "1000")
+    os.environ.setdefault("GOMP_SPINCOUNT", "5000")
 # Large tensors on a CPU lie in huge pages where the system allows that: taking pages one by one costs time.
 os.environ.setdefault("THP_MEM_ALLOC_ENABLE", "1")
 

@@ -34,7 +34,8 @@ class Blocks:
 
     def rows(self, places: Tensor) -> Tensor:
         """The float32 values [n, in] of some rows."""
-        return unpacked(Blocks(self.data[places], self.kind, self.width))
+        data = self.data.index_select(0, places)  # whole rows: `data[places]` goes byte by byte
+        return unpacked(Blocks(data, self.kind, self.width))
 
     def span(self, first: int, last: int) -> "Blocks":
         """The rows from first up to last, which are not copied."""

@@ -14,7 +14,7 @@ from infinipot.core.pot_layer import PotLayer
 from infinipot.hf.packed.ggml import ALIGNMENT, Graph
 from infinipot.hf.packed.steps import Draft, Steps, Written
 
-SLOTS = 256  # a graph attends to a multiple of so many, or to all there are
+SLOTS = 64  # a graph attends to a multiple of so many, or to all there are
 MASKED = 64  # rows of a mask that ggml wants, of which a single token has the first
 
 
