@@ -63,6 +63,7 @@ class Steps:
         self.widths = [getattr(attention, name).out_features for name in PRODUCTS]
         self.factor = float(decoder.rotary_emb.attention_scaling)
         self._graphs: dict[int, list[Graph]] = {}
+        self._turned = torch.empty(0), torch.empty(0)  # the last frequencies of RoPE, and their factors
         self.whole: Whole | None = None  # single tokens of one plain pot, where that comes to the same
 
     @classmethod
@@ -104,7 +105,9 @@ class Steps:
         rows, found = len(tokens), self.buffers(padded(len(tokens)))
         residual, _, _, where, factors, *_ = found
         where[0, :rows] = places.expand(rows, 1)[:, 0]
-        factors[0] = _factors(frequencies)
+        if self._turned[0] is not frequencies:
+            self._turned = frequencies, _factors(frequencies)
+        factors[0] = self._turned[1]
         residual[:rows] = self.decoder.embed_tokens(tokens)[:, 0]
         return found
 

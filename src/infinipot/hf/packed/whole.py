@@ -31,7 +31,7 @@ class WholeToken:
         """Say whether it can write these tokens into this pot."""
         if len(tokens) != 1 or not isinstance(pot, Pot) or not pot.is_unobserved:
             return False
-        return all(type(layer) is PotLayer and _plain(layer) for layer in pot.layers)
+        return all(type(layer) is PotLayer for layer in pot.layers) and _plain(pot.pot_layers[0])
 
     @torch.no_grad()
     def run(self, tokens: Tensor, places: Tensor, pot: Pot, frequencies: Tensor) -> Tensor:
@@ -74,7 +74,7 @@ class WholeToken:
 
 
 def _plain(layer: PotLayer) -> bool:
-    """Say whether a layer's entries lie as ggml wants them, one document's floats, with room for another."""
+    """Say whether a layer's entries, and so those of all, lie as ggml wants them: floats, with room."""
     keys, values = layer.keys, layer.values
     return (
         len(keys) == 1
