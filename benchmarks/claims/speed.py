@@ -202,11 +202,13 @@ def _packed(says: partial[None]) -> None:
 def _busy(says: partial[None]) -> None:
     """The shares of the quiet speed that are left beside a busy process."""
     found = document("busy-cpu.json")
-    read, token = (found["share_of_the_quiet_speed"][name] for name in ("reading", "decoding"))
-    shares = [100 * one[name] for one in (read, token) for name in ("median", "least", "most")]
-    says("reads at {:.0f}% of its quiet speed ({:.0f} to {:.0f}%)", *shares[:3])
-    says("makes a token at {:.0f}% ({:.0f} to {:.0f}%; medians of", *shares[3:])
+    both = [found["share_of_the_quiet_speed"][name] for name in ("reading", "decoding")]
+    read, token = ([100 * one["busy"][name] for name in ("median", "least", "most")] for one in both)
+    says("reads at {:.0f}% of its quiet speed ({:.0f} to {:.0f}%)", *read)
+    says("makes a token at {:.0f}% ({:.0f} to {:.0f}%; medians of", *token)
     says("five rounds in turns", holds=len(found["seconds"]["reading"]["busy"]) == 5)
+    says("since it leaves one core to the other program", holds=set(found["chosen_threads"]) == {1})
+    says("with two threads named, {:.0f}% and {:.0f}%", *(100 * one["held"]["median"] for one in both))
 
 
 def _chunks(says: partial[None]) -> None:

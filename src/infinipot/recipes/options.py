@@ -20,7 +20,8 @@ DEVICE = Option("device", str, "auto", "auto, cpu, cuda, cuda:1, mps.", POT)
 DTYPE = Option("dtype", str, "auto", "auto, float32, bfloat16, float16, mixed.", POT)
 _HELD = "How weights are held: as in their file, in 4 or 8 bits, or in full."
 WEIGHTS = Option("weights", str, "auto", _HELD, POT, choices=("auto", "int4", "int8", "fp8", "full"))
-THREADS = Option("threads", int, None, "Threads to compute with on a CPU.", POT, least=1, shown="torch's")
+_THREADS = "Threads to compute with on a CPU; fewer while other programs are busy, unless named."
+THREADS = Option("threads", int, None, _THREADS, POT, least=1, shown="torch's")
 COMPUTING = (DEVICE, DTYPE, WEIGHTS, THREADS)
 ENGINE = (MODEL, *COMPUTING)
 
