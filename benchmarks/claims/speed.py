@@ -237,17 +237,24 @@ def _chunks(says: partial[None]) -> None:
     rounds = [slow / fast for slow, fast in zip(theirs["seconds"], ours["seconds"], strict=True)]
     says("{:.2f} times as fast as transformers in float32", ours["times_as_fast_as"]["transformers"])
     says("({:.2f} to {:.2f} in three rounds): {:.0f} tokens/s;", min(rounds), max(rounds), ours["tokens_s"])
-    qwen, small = (document(f"bench-cpu-llama-{name}.json")["side_by_side"] for name in ("qwen", "smollm2"))
-    read, told = (
-        qwen[part]["infinipot"]["times_as_fast_as"]["llama.cpp"] for part in ("reading", "decoding")
+    _beside_llama(says)
+
+
+def _beside_llama(says: partial[None]) -> None:
+    names = "qwen", "smollm2", "token-smollm2", "token-qwen"
+    runs = [document(f"bench-cpu-llama-{name}.json")["side_by_side"] for name in names]
+    read, token = (
+        [run[part]["infinipot"]["times_as_fast_as"] for run in runs] for part in ("reading", "decoding")
     )
-    says("it read {:.2f} times as fast as llama.cpp with the same file and threads,", read)
-    alone = len(qwen["reading"]["infinipot"]["seconds"]) == 1
-    says("at 4,096 entries {:.2f} times as fast: one round alone", told, holds=alone)
-    read, told = (small[part]["infinipot"]["times_as_fast_as"] for part in ("reading", "decoding"))
-    words = "{:.2f} times as fast as llama.cpp and {:.2f} times as fast as transformers in reading,"
-    says(words, *(read[peer] for peer in ("llama.cpp", "transformers")))
-    says("{:.2f} and {:.2f} times in a token", *(told[peer] for peer in ("llama.cpp", "transformers")))
+    rounds = [len(run["decoding"]["infinipot"]["seconds"]) for run in runs]
+    words = "it read {:.2f} times as fast as llama.cpp with the same file and threads, one round alone"
+    says(words, read[0]["llama.cpp"], holds=rounds[0] == 1)
+    words = "{:.2f} times as fast as llama.cpp and {:.2f} times as fast as transformers in reading"
+    says(words, *(read[1][peer] for peer in ("llama.cpp", "transformers")))
+    says("`smollm2` in four rounds", holds=rounds[1] == 4)
+    says("`smollm2` {:.2f} times as fast in {} rounds", token[2]["llama.cpp"], rounds[2])
+    says("`qwen2.5-coder-1.5b` {:.2f} in five", token[3]["llama.cpp"], holds=rounds[3] == 5)
+    says("above {:.2f} and {:.2f}.", *(token[at]["llama.cpp"] for at in (1, 0)))
 
 
 def _eight_bits(says: partial[None]) -> None:
