@@ -108,7 +108,7 @@ def test_what_it_does_not_serve(model: HFModel) -> None:
     observed.needs = frozenset({"running"})
     eight = model.new_pot(32, 8, bits=8)
     model.forward(token, eight)
-    others = [model.new_pot(32, 8), observed, full, eight, Rows([begun(model)])]
+    others: list[Pot | Rows] = [model.new_pot(32, 8), observed, full, eight, Rows([begun(model)])]
     grouped = replace(DEFAULT_MODE, positions="grouped", distil="never", window=4, group=2)
     grown = model.new_pot(32, 8, replace(DEFAULT_MODE, distil="never"))
     model.forward(3 + torch.arange(32)[None], grown)
