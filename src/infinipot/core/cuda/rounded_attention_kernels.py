@@ -124,7 +124,8 @@ def attend_rounded(
     if (fast := units("attention", device)) and fast.knows(queries, keys, slots):
         told = queries, keys, values, at, cos, sin, length, slots, scale
         if (found := attempt("attention", device, lambda: fast.unit_pieces(*told))) is not None:
-            return join(*found, out, group)
+            sums, tops, totals = found
+            return join(sums, tops, totals, out, group)
     sums = torch.empty(many * kv_heads, pieces, ROWS, dim, dtype=torch.float32, device=device)
     tops, totals = torch.empty(2, many * kv_heads, pieces, ROWS, dtype=torch.float32, device=device)
     _rounded_pieces[(many * kv_heads, pieces)](
