@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from functools import partial
+from statistics import median
 from typing import Any
 
 from claims.checks import Says
@@ -21,14 +22,15 @@ def claimed(says: Says) -> None:
 
 
 def _today(says: partial[None]) -> None:
-    both = [document(f"card/{name}.json") for name in ("read", "read-fp8")]
+    both = [_part(name) for name in ("read", "read-fp8")]
     for words, name in (
         ("| first token | {:.2f} s | {:.2f} s |", "first_token_s"),
         ("| a decoded token | {:.2f} ms | {:.2f} ms |", "decode_ms"),
         ("| memory reserved beyond the weights | {:.2f} GB | {:.2f} GB |", "reserved_gb"),
-        ("| the weights | {:.1f} GB | {:.1f} GB |", "weights_gb"),
     ):
         says(words, *(one[name] for one in both))
+    weights = [document(f"card/{name}.json")["weights_gb"] for name in ("read", "read-fp8")]
+    says("| the weights | {:.1f} GB | {:.1f} GB |", *weights)
     fixed, sizes = document("card/read-fixed-segments.json"), document("card/memory.json")
     says("of a fixed size {:.2f} GB and {:.2f} s.", fixed["reserved_gb"], fixed["first_token_s"])
     most = max(value for name, value in sizes.items() if "reserved" in name)
@@ -36,21 +38,37 @@ def _today(says: partial[None]) -> None:
     many = document("card/documents.json")
     words = "64 documents answered at once in bfloat16: {:,.0f} tokens/s, {:.0f}% of what"
     says(words, many["tokens_s"], 100 * many["share_of_bound"])
-    before, step = document("card/documents-8.json"), document("card/steps-8.json")["step_ms"]
-    rate = 64000 / step
-    words = (
-        "takes {:.1f} ms; with pots of 8 bits it takes {:.1f} ms, {:,.0f} tokens/s, {:.0f}% of what half the"
-    )
-    says(words, many["step_ms"], step, rate, 100 * rate / before["bound_tokens_s"])
-    words = "that has since become faster, {:.0f} us a layer instead of {:.0f} by itself"
-    first = _form("64 pots of 8 bits", "(512, None)", "units-first")[0]
-    says(words, _form("64 pots of 8 bits", "(512, None, True)")[0], first)
-    small, alone = document("card/small.json"), document("card/decode-int4.json")
+    says("A step takes {:.1f} ms", many["step_ms"])
+    half = _part("documents-8")
+    words = "with pots of 8 bits it takes {:.1f} ms, {:,.0f} tokens/s, {:.1f}% of what half the"
+    says(words, half["step_ms"], half["tokens_s"], 100 * half["share_of_bound"])
+    small, alone = document("card/small.json"), _part("decode-int4")
     says("reads 1M tokens in {:.1f} s; the card then", small["first_token_s, pot of 16 bits"])
     says("holds {:.2f} GB in all, {:.2f} GB of them weights.", small["card_used_gb"], small["weights_gb"])
     token = alone["decode_ms, pot of 16 bits"]
     words = "A decoded token takes {:.2f} ms, {:.0f}% of bfloat16's, and {:.2f} ms on a pot of 8 bits"
     says(words, token, 100 * token / both[0]["decode_ms"], alone["decode_ms, pot of 8 bits"])
+
+
+def _part(name: str) -> dict[str, Any]:
+    """What `card_together.py` found of a part: medians of its rounds."""
+    found = document("card/together.json")[name]
+    return {key: median(value) if isinstance(value, list) else value for key, value in found.items()}
+
+
+def _tried(start: str, end: str) -> float:
+    """Microseconds of a line that was printed when kernels were tried."""
+    (line,) = (
+        one for one in document("card/tries.json")["chain"] if re.search(start, one) and one.endswith(end)
+    )
+    (found,) = re.findall(r"([\d.]+) us", line)
+    return float(found)
+
+
+def _printed(part: str, words: str) -> float:
+    """The number before such words in what was printed when kernels were tried."""
+    (found,) = (one for one in document("card/tries.json")[part] if re.search(words, one))
+    return float(re.findall(r"([\d.]+) ms", found)[0])
 
 
 def _form(what: str, form: str, run: str = "units") -> tuple[float, float, float]:
@@ -70,7 +88,13 @@ def _kernels(pots: partial[None], products: partial[None]) -> None:
     forms = [_form(many, f"({slots}, None, True)") for slots in (512, 1024, 2048)]
     words = "{:.0f} us by the kernel without Gluon, {:.0f} us by the first one"
     pots(words, _form(many, "as it was", first)[0], _form(many, "(512, None)", first)[0])
-    pots("{:.0f} us by today's: {:,.0f} GB/s, where reading alone reaches {:,.0f}.", *forms[0][:2], read)
+    pots("{:.0f} us by the second: {:,.0f} GB/s, where reading alone reaches {:,.0f};", *forms[0][:2], read)
+    tried = [_tried("^64 pots of 8 bits", f"  {slots}") for slots in (512, 1024, 2048)]
+    pots("{:.0f} us by today's (below).", tried[2])
+    pots("{:.1f}, {:.1f} and {:.1f} us with programs of 512, 1,024 and 2,048 slots", *tried)
+    today = _part("documents-8")
+    words = "with today's it takes {:.1f} ms ([together.json](../results/card/together.json)), {:.1f}% of"
+    pots(words, today["step_ms"], 100 * today["share_of_bound"])
     steps = [document(f"card/{name}.json")["step_ms"] for name in ("documents-8", "steps-8", "documents")]
     pots("of 64 answers took {:.1f} ms with the kernel without Gluon", steps[0])
     pots("and {:.1f} ms with the first one with it", steps[1])
@@ -78,8 +102,7 @@ def _kernels(pots: partial[None], products: partial[None]) -> None:
     ahead, behind = (_form(alone, f"(64, None, {one})")[0] for one in (True, False))
     usual = _form("1 pot of 16 bits", "128")[0]
     pots("A single pot takes {:.1f} us a layer, one of 16 bits {:.1f} us:", ahead, usual)
-    pots("the kernel takes {:.0f} and {:.0f} us", forms[1][0], forms[2][0])
-    pots("error grows from {:.4f} to {:.4f} and {:.4f}:", *(one[2] for one in forms))
+    pots("the error grew with the slots ({:.4f}, {:.4f}, {:.4f})", *(one[2] for one in forms))
     plain = _form(many, "(1024, None, False)")[0]
     pots("is worth {:.0f} instead of {:.0f} us for 64 pots", forms[1][0], plain)
     pots("loses by it, {:.1f} instead of {:.1f} us.", ahead, behind)
@@ -99,7 +122,23 @@ def _kernels(pots: partial[None], products: partial[None]) -> None:
     products(words, wide[1], head, read)
     rates = [one[1] for one in others]
     products("smaller weights at {:,.0f} to {:,.0f}.", min(rates), max(rates))
-    products("A whole token takes {:.2f} ms", document("card/decode-int4.json")["decode_ms, pot of 16 bits"])
+    before = document("card/decode-int4.json")["decode_ms, pot of 16 bits"]
+    products("A whole token then took {:.2f} ms", before)
+    tokens = [_part("decode-int4")[f"decode_ms, pot of {bits} bits"] for bits in (16, 8)]
+    products("a whole token takes {:.2f} ms, {:.2f} ms on a pot of", *tokens)
+    for words, line in (
+        ("has ended | {:.1f} |", "begins late"),
+        ("before they wait | {:.1f} |", "begins early, sends for 64, wide 16"),
+        ("send for nothing | {:.1f} |", "sends for nothing"),
+        ("reads 128 slots instead of 64 | {:.1f} |", "pieces of 128"),
+        ("8 warps for q, k, v and o instead of 4 | {:.1f} |", "small (8, 1)"),
+    ):
+        products(words, _tried("us a layer", line))
+    read, early = (_part(name)["first_token_s"] for name in ("read-fp8", "read-fp8-early"))
+    products("Reading 128K tokens in fp8 takes {:.2f} s", read)
+    products("{:.2f} s where the compiler's kernels begin early", early)
+    cycle, kernels = (_printed("fp8", words) for words in ("ms a cycle.*as it is$", "ms, all kernels$"))
+    products("a cycle took {:.1f} ms, of which kernels were {:.1f} ms", cycle, kernels)
 
 
 def _served(says: partial[None]) -> None:
@@ -127,6 +166,9 @@ def _fair(says: partial[None], both: list[dict[str, Any]]) -> None:
     quiet, busy, short = ([one[name] for one in fair] for name in ("quiet", "busy", "short_questions"))
     alone = [one["bench"]["documents"][-1]["tokens_s"] for one in both]
     rates = [one["tokens_s"] for one in quiet]
+    apart = fair[0]["apart"]
+    words = "wait {:.2f} s for their first token in the median and get {:,.0f} tokens/s together, {:.0f}% of"
+    says(words, apart["first_p50_s"], rate := apart["steady_tokens_s"], 100 * rate / alone[0])
     many = [one.get("clients", 62) for one in fair]  # it was not written down before
     words = "| {} clients (8B: {}) ask short questions, one after the other: tokens/s | {:,.0f} | {:,.0f} |"
     says(words, *many, *rates)

@@ -21,6 +21,11 @@ def claimed(says: Says) -> None:
     card = found["server_says_bytes"]
     numbers = 100 * card["growth"], card["peak"] / 1e9, found["bound_bytes"] / 1e9
     says(PAGE, "what it held of the card by {:.1f}%, to {:.2f} GB of {:.2f} GB printed.", *numbers)
+    several = document("soaks-card.json").values()
+    tenths = [one["resident_bytes"]["by_tenth"] for one in several]
+    usual, arena, graphs, modules = ((sizes[-1] - sizes[1]) / 1e6 for sizes in tenths)
+    says(PAGE, "grew by {:.0f} MB as it was, {:.0f} MB with a single arena", usual, arena)
+    says(PAGE, "{:.0f} MB with all of CUDA's modules loaded at once and {:.0f} MB without", modules, graphs)
 
 
 def _on_two_cores(says: Says) -> None:
