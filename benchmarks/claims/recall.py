@@ -24,13 +24,6 @@ JUDGED = "infinipot 4096 recall=1024 judge=1024 general"
 RULES, TAKEN = ("yes", "yes48", "examples", "both", "likely", "near", "all"), "both"
 SETS = ("locomo", "longbench", "facts", "paraphrase")
 WORDS = "infinipot 4096 recall=1024 judge=0 general"
-LONGBENCH = {
-    "pure pot": PURE,
-    "pot with recall": WORDS,
-    "pot with recall, `--judge 1024`": BOTH,
-    "pot with recall of 2,048 tokens, `--judge 1024`": "infinipot 4096 recall=2048 general",
-    "passages alone, `--judge 1024`": PASSAGES,
-}
 
 
 def claimed(says: Says) -> None:
@@ -52,7 +45,7 @@ def _grid() -> Rows:
 def _facts(says: partial[None]) -> None:
     alone = rows_of("recall/facts-alone").mean("full")
     three = f"| {CELL} | {CELL} | {CELL} |"
-    labels = {"16k": "facts in 16K tokens, {} questions", "128k": "facts in 128K", "1m": "facts in 1M"}
+    labels = {"16k": "facts in 16K tokens, {} questions", "128k": "facts in 128K"}
     for size, label in labels.items():
         rows = rows_of(f"recall/facts-{size}")
         means = [number for cell in (PURE, PASSAGES, BOTH) for number in rows.mean(cell)]
@@ -69,66 +62,47 @@ def _facts(says: partial[None]) -> None:
     more = rows.less(BOTH, PURE)
     words = "{:.1f} points more than without recall, and the interval ({:.1f} to {:.1f}) does not exclude 0."
     says(words, *more, holds=chance(more))
-    rows = rows_of("recall/locomo")
-    means = [number for cell in (PURE, PASSAGES, BOTH) for number in rows.mean(cell)]
-    says(f"| LoCoMo, {{}} questions of categories 1 to 4, F1 {three} |", len(rows.cell(PURE).rows), *means)
 
 
 def _pot_and_passages(says: partial[None]) -> None:
-    names = ("facts-16k", "facts-128k", "facts-1m", "locomo")
+    names = ("facts-16k", "facts-128k")
     more = {name: rows_of(f"recall/{name}").less(BOTH, PURE) for name in names}
     for words, name in (
         ("by rows {:.1f} points more at 16K ({:.1f} to {:.1f}),", "facts-16k"),
         ("{:.1f} at 128K ({:.1f} to {:.1f}),", "facts-128k"),
-        ("{:.1f} at 1M ({:.1f} to {:.1f});", "facts-1m"),
-        ("on LoCoMo {:.1f} more ({:.1f} to {:.1f}).", "locomo"),
     ):
         says(words, *more[name], holds=more[name][1] > 0)
     less = {name: rows_of(f"recall/{name}").less(BOTH, PASSAGES) for name in names}
     for words, name in (
         ("it is {:.1f} lower at 16K ({:.1f} lower to {:.1f} higher),", "facts-16k"),
-        ("{:.1f} lower at 128K ({:.1f} lower to {:.1f} higher),", "facts-128k"),
-        ("{:.1f} higher at 1M ({:.1f} lower to {:.1f} higher)", "facts-1m"),
-        ("on LoCoMo {:.1f} lower ({:.1f} lower to {:.1f} higher)", "locomo"),
+        ("{:.1f} lower at 128K ({:.1f} lower to {:.1f} higher);", "facts-128k"),
     ):
         mean, low, high = less[name]
         says(words, abs(mean), abs(low), high)
-    says("higher): none excludes 0.", holds=all(map(chance, less.values())))
+    says("see the table above: none excludes 0.", holds=all(map(chance, less.values())))
 
 
 def _longbench(says: partial[None]) -> None:
+    """Longer passages, on more rows than today's were asked."""
     grid, known = _grid(), "infinipot 4096 question"
-    says("question answering, {} rows longer than the pot |", len(grid.cell(known).rows))
-    says(f"| question known while reading | {CELL} | |", *grid.mean(known))
-    less: dict[str, Three] = {label: grid.less(cell, known) for label, cell in LONGBENCH.items()}
-    for label, cell in LONGBENCH.items():
-        says(f"| {label} | {CELL} | {{:.1f}} ({{:.1f}} to {{:.1f}}) |", *grid.mean(cell), *less[label])
-    none = all(map(chance, less.values()))
-    says("On LongBench none of these differences from a question known while reading excludes 0", holds=none)
+    less: dict[str, Three] = {cell: grid.less(cell, known) for cell in (WORDS, BOTH)}
+    words = "on all {} rows, recall was {:.1f} lower ({:.1f} lower to {:.1f} higher),"
+    mean, low, high = less[WORDS]
+    says(words, len(grid.cell(known).rows), -mean, -low, high, holds=chance(less[WORDS]))
+    mean, low, high = less[BOTH]
+    says("with `--judge 1024` {:.1f} higher ({:.1f} lower to {:.1f} higher).", mean, -low, high)
     tasks = [grid.parts(cell)[0] for cell in (WORDS, BOTH, known)]
-    says("recall has {:.1f}, judged {:.1f}, question known {:.1f} ([by task]", *tasks)
+    says("recall had {:.1f}, judged {:.1f}, question known {:.1f} ([by task]", *tasks)
 
 
 def _judged(says: partial[None]) -> None:
-    whole, pot = rows_of("recall/locomo-full"), rows_of("recall/locomo")
-    there = {row["example"]: row["score"] for row in whole.cell("full").rows}
-    asked = pot.cell(BOTH).rows
-    says(f"The whole cache has {CELL} on the same {{}} questions:", *_mean(there, asked), len(asked))
-    more = three(bootstrapped([row["score"] - there[row["example"]] for row in asked]))
-    says("has {:.1f} more ({:.1f} to {:.1f}).", *more, holds=more[1] > 0)
-    judged, words = rows_of("recall/locomo-judged").cell(JUDGED).rows, rows_of("recall/locomo-words")
-    there = {row["example"]: row["score"] for row in words.cell(BOTH).rows}
-    mean, low, high = three(bootstrapped([row["score"] - there[row["example"]] for row in judged]))
-    means = fmean(100 * row["score"] for row in judged), _mean(there, judged)[0]
-    says("on LoCoMo {:.1f} against {:.1f} on the {} questions that were finished,", *means, len(judged))
-    says("{:.1f} more by rows ({:.1f} fewer to {:.1f} more);", mean, -low, high)
-    says("of the statements in other words {} of {}.", *rows_of("recall/paraphrase").right(JUDGED))
+    says("of the report half's statements {} of {}.", *rows_of("recall/paraphrase").right(JUDGED))
     says("with recall and an earlier `--judge`: {} of {}.", *rows_of("recall/judged-essays").right(JUDGED))
     again = [
         rows_of(f"recall/again-{size}").mean("infinipot 4096 recall=all general") for size in ("16k", "128k")
     ]
     asked = len(rows_of("recall/again-16k").cell("infinipot 4096 recall=all general").rows)
-    says(f"(`--recall all`): {CELL} of {{}} questions at 16K, {CELL} at 128K.", *again[0], asked, *again[1])
+    says(f"(`--recall all`): {CELL} of {{}} questions at 16K, {CELL} at 128K;", *again[0], asked, *again[1])
 
 
 def _meaning(says: partial[None], adr: partial[None]) -> None:
@@ -136,12 +110,11 @@ def _meaning(says: partial[None], adr: partial[None]) -> None:
     meant, words = (f"infinipot 4096 recall=1024{told} general" for told in ("", " meaning=0"))
     rows, facts = rows_of("recall/paraphrase-meaning"), rows_of("recall/facts-meaning")
     adr("on the report half {} of {} were answered, {} by words", *rows.right(meant), rows.right(words)[0])
-    right = facts.right(meant)
-    says("of {} questions about facts {} were answered with it", right[1], right[0])
-    says("with it and {} without:", facts.right(words)[0])
+    says("By the way before, {} of {} questions about facts were", *facts.right(meant))
+    says("answered with it and {} without:", facts.right(words)[0])
     mean, low, high = facts.less(meant, words)
     says("without: {:.1f} more ({:.1f} fewer", mean, -low)
-    says("to {:.1f} more). Today's was not asked", high)
+    says("to {:.1f} more). By today's,", high)
 
 
 class Asked:
@@ -212,10 +185,6 @@ def _compared(says: partial[None], others: Asked) -> None:
     says(words, mean, -low, high, holds=low <= 0)
 
 
-def _mean(scores: dict[str, float], asked: list[dict[str, Any]]) -> Three:
-    return three(bootstrapped([scores[row["example"]] for row in asked]))
-
-
 def _chosen(page: partial[None], adr: partial[None]) -> None:
     """What was chosen on the tune halves."""
     with lzma.open(RESULTS / "recall" / "judging-tune.jsonl.xz", "rt") as file:
@@ -229,9 +198,11 @@ def _chosen(page: partial[None], adr: partial[None]) -> None:
     told = [n for three in zip(near, words, map(len, sets.values()), strict=True) for n in three]
     page("LoCoMo {:.1f} with it and {:.1f} without ({} questions),", *told[:3])
     page("question answering {:.1f} and {:.1f} ({} rows), facts {:.1f} and {:.1f} ({}),", *told[3:9])
-    page("statements in other words {:.1f} and {:.1f} ({}).", *told[9:])
+    page("statements in other words {:.1f} and {:.1f} ({});", *told[9:])
     long = [row["judging_s"] for row in rows if row["passages"] > 400]
     page("Judging all 484 passages of 128K took {:.1f} s in the median", median(long))
+    each = median(row["judging_s"] / row["passages"] for row in rows if row["passages"] > 400)
+    page("At that rate 32 take {:.1f} s.", 32 * each)
     adr("of LoCoMo {:.1f} against {:.1f} by words alone,", near[0], words[0])
     adr("of LongBench {:.1f} against {:.1f}, of facts {:.1f} against {:.1f},", *told[3:5], *told[6:8])
     adr("of statements in other words {:.1f} against {:.1f};", *told[9:11])

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+import recall_kept
 import recall_plan
 import toy_eval as toy
 import ways
@@ -82,3 +83,26 @@ def test_steps_of_the_plan_have_names_of_their_own() -> None:
     assert len(names) == len({*names}) > 40
     only = argparse.Namespace(only="locomo,again")
     assert all("locomo" in name or "again" in name for name in recall_plan.steps(only))
+
+
+def test_rows_that_were_put_away_are_gone_on_with(args: argparse.Namespace, tmp_path: Path) -> None:
+    run, kept, back = (tmp_path / name for name in ("recall", "kept", "back"))
+    few = argparse.Namespace(**{**vars(args), "out": run / "ways", "most": 1})
+    ways.measure("facts-tune-x", toy.engine(), few)
+    (run / "judging").mkdir()
+    (run / "judging" / "statements-x.jsonl").write_text('{"text": "statements-x"}\n', "utf-8")
+    (run / recall_plan.AGAIN).mkdir()
+    for name in ("manifest.json", "rows.jsonl"):
+        (run / recall_plan.AGAIN / name).write_text("{}\n", "utf-8")
+    packed = argparse.Namespace(out=run, pack=tmp_path / "recall.tar.xz")
+    recall_plan.pack(packed)
+    kept.mkdir()
+    assert len([*recall_kept.put_away(packed.pack, kept)]) == len([*recall_kept.put_back(kept, back)]) == 3
+    for path in (one for one in run.rglob("*") if one.is_file()):
+        assert (back / path.relative_to(run)).read_bytes() == path.read_bytes()
+    before = (back / "ways" / "facts-tune-x.jsonl").read_text("utf-8")
+    ways.measure("facts-tune-x", toy.engine(), argparse.Namespace(**{**vars(args), "out": back / "ways"}))
+    after = (back / "ways" / "facts-tune-x.jsonl").read_text("utf-8")
+    assert after.startswith(before)
+    assert len(after.splitlines()) == 2
+    assert not [*recall_kept.put_back(kept, back)]  # what is there already stays
