@@ -13,14 +13,17 @@ import re
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+from beside import MODEL
 from paper.ours import defaults, keys, longbench
+from paper.spent import spent
 
 ROOT = Path(__file__).parents[1]
 RESULTS = ROOT / "docs" / "results"
 PAGE = "docs/results.md"
 MADE: dict[str, Callable[[Path], Iterator[str]]] = {
-    "keys": lambda results: keys(results / "grids"),
+    "keys": lambda results: keys(results / "report-half"),
     "longbench": lambda results: longbench(results / "report-half/longbench", results / "grids/longbench"),
+    "slots": lambda results: spent(results, MODEL),
     "defaults": lambda results: defaults(sorted(results.glob("defaults-*"))),
 }
 

@@ -13,6 +13,7 @@ GRIDS = ("passkey", "passkey-more", "essays", "essays-more")
 
 
 def claimed(says: Says) -> None:
+    _today(partial(says, "docs/results.md"))
     _table(partial(says, "docs/results.md"))
     _differences(partial(says, "docs/results.md"))
     _kept(says)
@@ -28,11 +29,22 @@ def _less(grid: str, cell: str, other: str) -> Three:
     return rows_of(f"grids/{grid}").less(f"{cell}", other)
 
 
+def _today(says: partial[None]) -> None:
+    """What is said below the table of today's code."""
+    essays = rows_of("report-half/essays-more")
+    window = [essays.right("full", length=1024 * k) for k in (4, 8, 16, 32)]
+    inside = sum(right for right, _ in window), sum(count for _, count in window)
+    words = "The whole cache finds {} of {} up to the model's window of 32K and {} of {} at 64K"
+    says(words, *inside, *essays.right("full", length=65536))
+    mean, low, high = essays.less("infinipot 4096 general", "infinipot 4096 question")
+    says("{:.1f} below the question known ({:.1f} to {:.1f} below).", -mean, -low, -high)
+
+
 def _table(says: partial[None]) -> None:
-    short, four = ("passkey-more", "essays-more"), "| {} of {} | {} of {} | {} of {} | {} of {} |"
+    four = "| {} of {} | {} of {} | {} of {} | {} of {} |"
     for catalyst, word in ((KNOWN, "known"), (UNKNOWN, "unknown")):
         cell = f"infinipot 4096 {catalyst}"
-        says(f"| InfiniPot, question {word} | | {{}} of {{}} | | {{}} of {{}} |", *_found(cell, *short))
+        says(f"| InfiniPot, question {word} | | {{}} of {{}} | | |", *_found(cell, "passkey-more"))
     rows = {
         "InfiniPot, question known": "infinipot 4096 tail=distil question",
         "InfiniPot, question unknown": "infinipot 4096 tail=distil general",
@@ -44,9 +56,9 @@ def _table(says: partial[None]) -> None:
     for label, cell in rows.items():
         says(f"| {label} {four}", *_found(cell, *GRIDS))
     for catalyst, word in ((KNOWN, "known"), (UNKNOWN, "unknown")):
-        found = _found(f"infinipot 4096 tail=distil pool=1 {catalyst}", "passkey", *short)
+        found = _found(f"infinipot 4096 tail=distil pool=1 {catalyst}", *GRIDS[:2], GRIDS[3])
         says(f"| scores not pooled, question {word} | {{}} of {{}} | {{}} of {{}} | | {{}} of {{}} |", *found)
-    says("| *for comparison: whole cache* | | {} of {} | | {} of {} |", *_found("full", *short))
+    says("| *for comparison: whole cache* | | {} of {} | | |", *_found("full", "passkey-more"))
 
 
 def _differences(says: partial[None]) -> None:
@@ -82,14 +94,6 @@ def _differences(says: partial[None]) -> None:
     found = *more.right(kept), more.right(bare)[0]
     says("without it {} of {} instead of {}, by rows", *found)
     says("by rows {:.1f} more ({:.1f} to {:.1f} more).", *more.less(kept, bare))
-    mean, low, high = more.less("full", base)
-    says("The whole cache is {:.1f} below ({:.1f} to {:.1f} below):", -mean, -low, -high)
-    window = [more.right("full", length=1024 * k) for k in (4, 8, 16, 32)]
-    inside = sum(right for right, _ in window), sum(count for _, count in window)
-    words = "it finds {} of {} up to the model's window of 32K and {} of {} at 64K"
-    says(words, *inside, *more.right("full", length=65536))
-    mean, low, high = more.less("infinipot 4096 general", "infinipot 4096 question")
-    says("{:.1f} below the question known ({:.1f} to {:.1f} below).", -mean, -low, -high)
     without, fitted = (
         more.less("cap-only 4096 tail=distil general", unknown),
         more.less("infinipot 4096 general", unknown),
@@ -153,6 +157,11 @@ def _pooled(says: Says) -> None:
         for c in (KNOWN, UNKNOWN)
         for pool in (" pool=1", "")
     ]
+    later = rows_of("report-half/essays-more")
+    names = [f"{recipe} 4096 {c}" for recipe in ("infinipot-paper", "infinipot") for c in (KNOWN, UNKNOWN)]
+    keys = [later.right(name)[0] for name in names]
+    words = "its last chunk left as it is, finds {} and {} of {}, ours {} and {}"
+    says(adr, words, *keys[:2], 60, *keys[2:])
     words = "it took the keys found from {} to {} of {} with the question known and from {} to {} without"
     says("docs/choosing.md", words, *found[:2], 60, *found[2:])
     far = rows_of("grids/essays")

@@ -13,8 +13,6 @@ OURS, UNKNOWN = "infinipot 4096 by-task", "infinipot 4096 general"
 PLAIN = "infinipot 4096 tail=distil by-task"
 MEAN, LESS = "{:.1f} ({:.1f} to {:.1f})", "{:.1f} ({:.1f} to {:.1f})"
 FIRST = {
-    "InfiniPot, questions unknown": UNKNOWN,
-    "StreamingLLM, 256 tokens a step": "streaming-llm 4096 step=256",
     "H2O, 256 tokens a step": "h2o 4096 step=256",
     "sliding window, 256 tokens a step": "swa 4096 step=256",
 }
@@ -22,7 +20,6 @@ SECOND = {
     "InfiniPot without CR-RoPE": "no-cr-rope 4096 tail=distil by-task",
     "InfiniPot, scores not pooled": "infinipot 4096 tail=distil pool=1 by-task",
     "CaP alone": "cap-only 4096 tail=distil by-task",
-    "TOVA": "tova 4096 tail=distil",
     "CCD alone": "ccd 4096 tail=distil",
     "NuC alone": "nuc-only 4096 tail=distil",
     "SirLLM": "sirllm 4096 tail=distil",
@@ -79,11 +76,6 @@ def _words(says: partial[None]) -> None:
     only = below == {"Self-Extend", "sliding window, 256 tokens a step"}
     says("Of these only the sliding window and Self-Extend are more than chance below InfiniPot", holds=only)
     says("nothing is above it.", holds=not any(found[1] > 0 for found in less.values()))
-    level, cut = grid.less("full", UNKNOWN), grid.less("truncate 4096", UNKNOWN)
-    says("the whole cache is level with InfiniPot ({:.1f} to {:.1f})", *level[1:], holds=chance(level))
-    says(
-        "truncation {:.1f} above ({:.1f} below to {:.1f} above).", cut[0], -cut[1], cut[2], holds=chance(cut)
-    )
     plain = {label: grid.less(cell, PLAIN) for label, cell in SECOND.items()}
     shows = all(plain[name][2] < 0 for name in ("CCD alone", "NuC alone"))
     says("the catalyst shows (CCD and NuC alone are below it)", holds=shows)

@@ -6,6 +6,8 @@ Means and intervals are those of `infinipot report`: this module computes nothin
 from __future__ import annotations
 
 import json
+from collections.abc import Collection
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -35,13 +37,20 @@ class Rows:
     def __init__(self, *names: str) -> None:
         (self.section,) = sections(load([RESULTS / name for name in names], mix=len(names) > 1)[0])
 
+    @property
+    def names(self) -> list[str]:
+        """The names of all cells."""
+        return [one.name for one in self.section.series]
+
     def cell(self, name: str) -> Series:
         """Return the rows of a cell; one of several runs is known by how its name begins."""
         return {one.name.partition(" · ")[0]: one for one in self.section.series}[name]
 
-    def right(self, cell: str, **facts: Any) -> tuple[int, int]:
+    def right(self, cell: str, without: Collection[str] = (), **facts: Any) -> tuple[int, int]:
         """Return how many answers are right, and of how many."""
-        scores = self.cell(cell).scores(**facts)
+        one = self.cell(cell)
+        rows = [row for row in one.rows if row["example"] not in without]
+        scores = replace(one, rows=rows).scores(**facts)
         return round(sum(scores)), len(scores)
 
     def mean(self, cell: str, **facts: Any) -> Three:
@@ -65,9 +74,13 @@ class Rows:
                 found.setdefault(row["facts"]["task"].removesuffix("_e"), []).append(row["score"])
         return found
 
-    def less(self, cell: str, other: str) -> Three:
+    def less(self, cell: str, other: str, without: Collection[str] = ()) -> Three:
         """Return by how much a cell is above another one, row by row, on the rows both have."""
-        return three(paired(self.cell(cell).by_example(), self.cell(other).by_example()))
+        return three(paired(self._but(self.cell(cell), without), self.cell(other).by_example()))
+
+    @staticmethod
+    def _but(one: Series, without: Collection[str]) -> dict[str, float]:
+        return {name: score for name, score in one.by_example().items() if name not in without}
 
 
 def three(found: Estimate | None) -> Three:

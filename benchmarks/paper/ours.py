@@ -1,14 +1,13 @@
 """Our own rows as tables of docs/results.md: pass keys, LongBench, and defaults one change at a time.
 
 Works on the folders that `grids.py` makes; yields lines of Markdown. What was not run is not there. Bold: the
-interval of a difference, of ten rows or more, excludes 0. A cell that ended before half of its rows were
-computed is left out, and named.
+interval of a difference, of ten rows or more, excludes 0. A cell that ended early is left out, and named.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterator, Mapping, Sequence, Set
+from collections.abc import Iterator, Mapping, Sequence, Set
 from pathlib import Path
 from statistics import fmean
 
@@ -97,7 +96,7 @@ class Cells:
         (section,) = sections([self.run])
         self.section = joined(section)
         every = {one.name: one for one in self.section.series if one.rows}
-        self.series = {name: one for name, one in every.items() if _enough(one, every.values())}
+        self.series = {name: one for name, one in every.items() if enough(one, self.section.series)}
         self.left_out = sorted(set(every) - set(self.series))
 
     def pair(self, cell: str, base: str) -> tuple[str, Series, Series] | None:
@@ -109,13 +108,13 @@ class Cells:
         return None
 
 
-def _enough(one: Series, every: Collection[Series]) -> bool:
-    """Say whether a cell has all rows, or computed half as many itself as any other: copies tell nothing."""
-    return len(one.rows) == max(len(other.rows) for other in every) or 2 * _own(one) >= max(map(_own, every))
+def enough(one: Series, every: Sequence[Series]) -> bool:
+    """Say whether a cell is to be told of: it has all rows, or ten and computed a third of them itself.
 
-
-def _own(one: Series) -> int:
-    return sum("same_as" not in row for row in one.rows)
+    What two cells do alike is copied first, so one that was cut off has little else, which tells nothing.
+    """
+    own = sum("same_as" not in row for row in one.rows)
+    return len(one.rows) == max(len(other.rows) for other in every) or 3 * own >= len(one.rows) >= FEW
 
 
 def keys(grids: Path) -> Iterator[str]:
@@ -176,7 +175,7 @@ def _rows(grid: Cells, seen: Set[str]) -> str:
         seen
     )
     names = "; ".join(f"`{name}`" for name in grid.left_out)
-    return told + f" Left out, with under half of their rows computed: {names}." * bool(names) + "\n"
+    return told + f" Left out, cut off early: {names}." * bool(names) + "\n"
 
 
 def _table(title: str, grid: Cells, table: Sequence[Row], seen: Set[str]) -> Iterator[str]:
@@ -250,6 +249,8 @@ def defaults(folders: Sequence[Path]) -> Iterator[str]:
             for name in ("longbench", "essays-short", "passkey-short")
             if (folder / name).exists()
         }
+        if not grids:
+            continue
         columns = [(name, known) for name in grids for known in (True, False)]
         heads = (f"{name.removesuffix('-short')}, question {'' if k else 'un'}known" for name, k in columns)
         yield f"| `{folder.name.partition('-')[2]}`, less the defaults | {' | '.join(heads)} |"
@@ -287,3 +288,8 @@ def _change(grid: Cells, change: str, usual: str) -> str:
 
 def _mean(found: Estimate | None) -> str:
     return f"{100 * found.mean:.1f} ({100 * found.low:.1f} to {100 * found.high:.1f})" if found else "–"
+
+
+def mean_of(scores: Sequence[float]) -> str:
+    """A mean of rows with its interval."""
+    return _mean(estimate(scores))

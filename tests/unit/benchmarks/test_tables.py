@@ -11,9 +11,13 @@ import pytest
 import grids
 import put_away
 import tables
+from candidates import Candidate
 from infinipot.eval import manifest
 from infinipot.eval.folder import read_manifest, read_rows
 from infinipot.eval.grid import Grid
+from infinipot.eval.tasks.task import half
+from infinipot.policies.registry import registry
+from slots import FACTS
 from toy_eval import kept_run
 
 TEXTS = [(f"{task}/{n}", {"task": task}) for task in ("qasper", "qasper_e") for n in range(8)]
@@ -26,11 +30,10 @@ def score(cell: Any, name: str, facts: dict[str, Any]) -> float:
 
 def kept(folder: Path) -> Path:
     half: dict[str, Any] = {"options": {"part": "report"}}
-    grids = folder / "grids"
     recipes = Grid(("infinipot", "truncate"), catalysts=("by-task", "general"))
     kept_run(folder / "report-half/longbench", "longbench", recipes, TEXTS, score, **half)
     asked = Grid(("infinipot", "ccd"), catalysts=("question", "general"))
-    kept_run(grids / "essays-more", "needle", asked, KEYS, score, **half)
+    kept_run(folder / "report-half/essays-more", "needle", asked, KEYS, score, **half)
     tune: dict[str, Any] = {"options": {"part": "tune"}}
     changed = Grid(
         ("infinipot", "infinipot-paper"), catalysts=("by-task",), options={"tail": ("fill", "raw")}
@@ -72,18 +75,40 @@ def test_cells_that_are_mostly_copies_are_left_out_and_rows_of_a_choice_counted_
         row for row in read_rows(there) if place[row["example"]] in first_rows.get(row["cell"], range(16))
     ]
     for row in rows:
-        if row["cell"] == "full" and place[row["example"]] > 5:
+        if row["cell"] == "full" and place[row["example"]] > 3:
             row["same_as"] = "truncate 4096"
     (there / "rows.jsonl").write_text("".join(f"{json.dumps(row)}\n" for row in rows))
     told = tables.filled("<!-- longbench --><!-- end of longbench -->", tmp_path)
-    assert "4 are among the rows that defaults were chosen on; 12 are new. Left out, with under" in told
-    assert "of their rows computed: `full`.\n" in told
+    assert "4 are among the rows that defaults were chosen on; 12 are new. Left out, cut" in told
+    assert "off early: `full`.\n" in told
     assert "whole cache" not in told
     assert (
         "| SnapKV (holds the whole prompt first) | 10 | 20.0 (5.7 to 51.0); InfiniPot there 100.0 |" in told
     )
     assert "**, 12 rows |" in told.partition("| truncated to the pot | 16 |")[2]
     assert "questions unknown" not in told
+
+
+def test_candidates_for_slots_stand_beside_the_default_half_by_half(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(registry(), "candidate", Candidate)
+    pooled: dict[str, Any] = {"pool": (15,), "novelty_pool": (15,)}
+    keys = [(f"4096-0.5-{n}", {"length": 4096, "depth": 0.5}) for n in range(40)]
+    for grid in (
+        Grid(("infinipot",), catalysts=("general",)),
+        Grid(("candidate",), (4096,), (FACTS,), pooled),
+    ):
+        kept_run(tmp_path / "report-half/essays-more", "needle", grid, keys, score)
+    told = tables.filled("<!-- slots --><!-- end of slots -->", tmp_path)
+    tune = sum(half(name) == "tune" for name, _ in keys)
+    assert "| question unknown | keys in essays, `tune` | keys in essays, `report` |" in told
+    assert f"| the default | {tune} of {tune} | {40 - tune} of {40 - tune} |" in told
+    right = [sum(half(name) == part for name, _ in keys if name.endswith("0")) for part in ("tune", "report")]
+    assert f"asks for facts | {right[0]} of {tune}, **-" in told
+    assert f"| {right[1]} of {40 - tune}, **-" in told
+    assert "two catalysts" not in told
+    assert tables.filled(told, tmp_path / "nothing") == "<!-- slots -->\n\n\n\n<!-- end of slots -->"
 
 
 def test_a_page_without_places_is_left_alone(tmp_path: Path) -> None:
