@@ -35,7 +35,7 @@ def piece_of(slots: int, rows: int, programs: int, most: int) -> int:
 
 
 @triton.jit
-def _head_of_pot(at, row, slots, KIND: tl.constexpr, H: tl.constexpr, D: tl.constexpr):
+def head_of_pot(at, row, slots, KIND: tl.constexpr, H: tl.constexpr, D: tl.constexpr):
     """Where the slots of a row's KV head begin, in the pot that a table of addresses names for the row."""
     pot, begin = row // H, (row % H).to(tl.int64) * slots * D
     return tl.multiple_of(tl.load(at + pot).to(tl.pointer_type(KIND)), 16) + begin
@@ -50,8 +50,8 @@ def _write(
     row, column = tl.program_id(0), tl.arange(0, D)
     filled = tl.load(length + row // H)
     if (filled >= 0) & (filled < slots):
-        keys = _head_of_pot(keys_at, row, slots, KIND, H, D)
-        values = _head_of_pot(values_at, row, slots, KIND, H, D)
+        keys = head_of_pot(keys_at, row, slots, KIND, H, D)
+        values = head_of_pot(values_at, row, slots, KIND, H, D)
         tl.store(keys + filled * D + column, tl.load(fresh_keys + row * D + column))
         tl.store(values + filled * D + column, tl.load(fresh_values + row * D + column))
 
@@ -65,8 +65,8 @@ def _pieces(
     """Write the new entry; one head's piece of values weighted by exp(logit - top), with top and total."""
     row, piece = tl.program_id(0), tl.program_id(1)  # row: pot and KV head
     filled = tl.load(length + row // H)
-    keys = _head_of_pot(keys_at, row, slots, KIND, H, D)
-    values = _head_of_pot(values_at, row, slots, KIND, H, D)
+    keys = head_of_pot(keys_at, row, slots, KIND, H, D)
+    values = head_of_pot(values_at, row, slots, KIND, H, D)
     member, column = tl.arange(0, R), tl.arange(0, D)
     if (filled >= piece * P) & (filled < (piece + 1) * P) & (filled < slots) & WRITES:
         tl.store(keys + filled * D + column, tl.load(fresh_keys + row * D + column))

@@ -10,7 +10,7 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from infinipot.core.cuda.attention_kernels import HALF, ROWS, _head_of_pot, join
+from infinipot.core.cuda.attention_kernels import HALF, ROWS, head_of_pot, join
 from infinipot.core.cuda.units import gdc_launch_dependents, gdc_wait, launching
 
 PIECE = 128  # slots of one program, all read before the token's query is there
@@ -105,8 +105,8 @@ def _turned_pieces(
     if EARLY:
         gdc_launch_dependents()
     filled = tl.load(length + pot)
-    keys = _head_of_pot(keys_at, row, slots, KIND, H, D)
-    values = _head_of_pot(values_at, row, slots, KIND, H, D)
+    keys = head_of_pot(keys_at, row, slots, KIND, H, D)
+    values = head_of_pot(values_at, row, slots, KIND, H, D)
     place = piece * P + tl.arange(0, P)
     seen = (place < filled) & (place < slots)
     key_a = tl.load(keys + place[:, None] * D + half, mask=seen[:, None], other=0.0)
