@@ -75,7 +75,7 @@ def test_clients_of_a_real_server(tmp_path: Path) -> None:
         found = asyncio.run(many(port, texts([100, 900], 1.0), 8, 1, 60))
         assert found["texts"]["answered"] == found["again_1"]["answered"] == 2, json.dumps(found)
         assert server.state()["conversations"] >= 1
-        both = asyncio.run(fair(port, 2, 8, words(4000, 1.0, 3), 0.5, 60))
+        both = asyncio.run(fair(port, 2, 8, words(16000, 1.0, 3), 0.5, 60))
         assert both["text_error"] == "", both
         assert both["text_read_s"] > 0
         assert both["quiet"]["answered"] > 0
