@@ -84,7 +84,7 @@ class EventStream(Response):
             handle.cancel()
 
     async def _send(self, send: Send) -> None:
-        await send({"type": "http.response.start", "status": 200, "headers": self.raw_headers})
+        await send({"type": "http.response.start", "status": self.status_code, "headers": self.raw_headers})
         async for data in self._content:
             await _say(send, data)
         await _say(send, b"", more=False)
