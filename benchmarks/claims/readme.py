@@ -43,12 +43,19 @@ def claimed(says: Says) -> None:
     many = document("load-card-8b.json")["many"]
     quiet = document("load-card-8b.json")["fair"]["quiet"]
     held, rate, first = many["memory"]["most_bytes"] / 1e9, quiet["tokens_s"], quiet["first_p95_s"]
-    says(PAGE, "{} users' texts of 2K to 1M tokens | {:.1f} GB in all;", many["texts"]["answered"], held)
+    words = "{} users' texts of 2K to 1M tokens, earlier code | {:.1f} GB in all;"
+    says(PAGE, words, many["texts"]["answered"], held)
     says(PAGE, "62 who ask short questions get {:,.0f} tokens/s,", rate)
     says(PAGE, "the first of them after {:.1f} s (p95); all who ask again in full pots at once", first)
     says(PAGE, "wait {:.1f} s in the median |", many["again_1"]["first_p50_s"])
     whole = document("load-card-8b-whole.json")["whole"]
     says(PAGE, "| in whole caches {} of the {}, then memory runs out |", whole["users"], whole["of"])
+
+    served = document("load-card-qwen.json")
+    quiet, alone_s = served["fair"]["quiet"], served["bench"]["documents"][-1]["tokens_s"]
+    words = "{} clients ask short questions at once | {:,.0f} tokens/s over HTTP, the first token after"
+    numbers = served["fair"]["clients"], quiet["tokens_s"], quiet["first_p95_s"], alone_s
+    says(PAGE, f"{words} {{:.2f}} s (p95) | without a server {{:,.0f}} tokens/s |", *numbers)
 
     facts = rows_of("recall/facts-128k")
     cells = "infinipot 4096 recall=1024 general", "infinipot 4096 general", "passages 4096 recall=1024"
