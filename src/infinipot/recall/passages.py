@@ -7,8 +7,8 @@ from typing import Any
 
 LEAST, MOST = 200, 600  # characters of a passage
 _ENDS = (
-    re.compile(r"\n[ \t]*\n\s*"),  # of a paragraph
-    re.compile(r"[.!?…\"'”’»)\]][ \t]*\n\s*"),  # of a line that is one: a turn of a talk, an entry of a list
+    re.compile(r"\n[ \t\r]*\n\s*"),  # of a paragraph
+    re.compile(r"(?:[.!?…][\"'”’»)\]]*|\])[ \t\r]*\n\s*"),  # of a line that is one: a turn, an entry
     re.compile(r"[.!?…][\"'”’»)\]]*\s+|[。！？]"),  # of a sentence
     re.compile(r"\n"),
     re.compile(r"\s+"),

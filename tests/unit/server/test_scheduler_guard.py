@@ -264,12 +264,27 @@ def test_what_a_pot_held_before_an_append_is_not_counted_again(tmp_path: Path) -
             await served(scheduler, read_into_pot(tmp_path / "a", LONG))
             _, events = await served(scheduler, read_into_pot(tmp_path / "b", " More." * 20, append=True))
             metrics = Metrics(scheduler.state)
-            counts = RequestMetrics(metrics)
+            counts = RequestMetrics(metrics, 0.0)
             for event in events:
                 if isinstance(event, Reading):
                     assert event.cached == len(LONG)
                     counts.see(event)
             assert metrics.registry.get_sample_value("infinipot_tokens_read_total") == 122
+
+    go(work)
+
+
+def test_a_request_that_was_told_of_a_failure_can_still_be_given_up() -> None:
+    async def work() -> None:
+        handles = [RequestHandle(chat("x")) for _ in range(2)]
+        handles[0].put(StoreError("the server is closing"))
+        handles[1].put(Answered("stop", 1, 0, 4))
+        with pytest.raises(StoreError):
+            [event async for event in handles[0]]
+        assert [event async for event in handles[1]]
+        for handle in handles:
+            handle.cancel()
+        assert [handle.cancelled for handle in handles] == [True, False]  # an answer that is whole needs none
 
     go(work)
 

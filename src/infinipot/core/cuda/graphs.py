@@ -113,7 +113,6 @@ class Graphs:
             del self.captured[oldest], self._seen[oldest]
         buffers = [given.clone() for given in inputs]
         before = self.pot.counters() if self.pot else None
-        self.left -= 1
         try:
             graph, out = self.capture_graph(lambda: compute(*buffers))
         except RuntimeError as error:  # a model that asks the host on the way cannot be captured
@@ -125,6 +124,7 @@ class Graphs:
             if self.pot and before:  # nothing was computed
                 self.pot.set_counters(before)
             return compute(*inputs)
+        self.left -= 1
         self.captured[key] = Captured(graph, buffers, out, before, self.pot.counters() if self.pot else None)
         graph.replay()
         return out

@@ -21,6 +21,7 @@ EARLY = True  # false: every kernel begins when the one before has ended, for co
 EARLY_CARD = (9, 0)  # from which on a kernel may begin before the one before has ended
 gdc_wait: Any = getattr(extra, "gdc_wait", None)  # None: an older Triton
 gdc_launch_dependents: Any = getattr(extra, "gdc_launch_dependents", None)
+RAN = "Triton Error [CUDA]"  # it was compiled, and failed when it was launched
 _REFUSED: set[tuple[str, torch.device]] = set()  # what a card's compiler did not take
 
 
@@ -39,7 +40,8 @@ def attempt(name: str, device: torch.device, run: Callable[[], Any]) -> Any:
     try:
         return run()
     except Exception as error:  # compilers fail in many ways; a card that fails does so in few
-        if out_of_memory(error) or isinstance(error, getattr(torch, "AcceleratorError", ())):
+        failed = isinstance(error, getattr(torch, "AcceleratorError", ())) or RAN in str(error)
+        if failed or out_of_memory(error):
             raise
         _REFUSED.add((name, device))
         reason = (str(error).splitlines() or [""])[0]

@@ -31,7 +31,10 @@ class WholeToken:
         """Say whether it can write these tokens into this pot."""
         if len(tokens) != 1 or not isinstance(pot, Pot) or not pot.is_unobserved:
             return False
-        return all(type(layer) is PotLayer for layer in pot.layers) and _plain(pot.pot_layers[0])
+        if not all(type(layer) is PotLayer for layer in pot.layers):
+            return False
+        alike = len({(layer.capacity, layer.fill) for layer in pot.pot_layers}) == 1  # else one has no room
+        return alike and _plain(pot.pot_layers[0])
 
     @torch.no_grad()
     def run(self, tokens: Tensor, places: Tensor, pot: Pot, frequencies: Tensor) -> Tensor:
@@ -41,6 +44,7 @@ class WholeToken:
         count = min(-(-(fill + 1) // SLOTS) * SLOTS, capacity)
         lies = (count, capacity, *(at for layer in layers for at in layer.addresses))
         if self._graph is None or lies != self._place:
+            self._graph, self._place = None, ()  # whatever happens, the old one reads another mask
             self._mask = torch.zeros(MASKED, count, dtype=torch.float16, device="cpu")
             self._graph, self._place = self._made(layers, count), lies
         self._next.fill_(fill)

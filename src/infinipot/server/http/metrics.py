@@ -46,8 +46,8 @@ class Metrics:
 class RequestMetrics:
     """Counts what one request does."""
 
-    def __init__(self, metrics: Metrics) -> None:
-        self._metrics, self._started = metrics, time.perf_counter()
+    def __init__(self, metrics: Metrics, began: float) -> None:
+        self._metrics, self._began = metrics, began
         self._last: Reading | None = None
         self._answering = False
 
@@ -60,7 +60,7 @@ class RequestMetrics:
                 self._metrics.cycles.inc(max(0, event.progress.cycles - last.progress.cycles))
         elif isinstance(event, Piece) and not self._answering:
             self._answering = True
-            self._metrics.first.observe(time.perf_counter() - self._started)
+            self._metrics.first.observe(time.perf_counter() - self._began)
         elif isinstance(event, Answered):
             self._metrics.written.inc(event.completion)
             self._metrics.cached.inc(event.cached)

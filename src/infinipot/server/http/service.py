@@ -94,7 +94,7 @@ class Service:
 
     async def batches(self, handle: requests.RequestHandle) -> AsyncGenerator[list[requests.Event], None]:
         """Yield what comes of a request; a caller who stops listening gives the request up."""
-        metrics = RequestMetrics(self.metrics)
+        metrics = RequestMetrics(self.metrics, handle.began)
         try:
             async for batch in handle.batches():
                 for event in batch:

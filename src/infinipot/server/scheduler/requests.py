@@ -190,14 +190,15 @@ class RequestHandle:
     def __init__(
         self, request: Request, wake: Callable[[], None] = lambda: None, post: Post | None = None
     ) -> None:
-        self.request, self.cancelled, self._ended = request, False, False
+        self.request, self.cancelled, self._ended, self._whole = request, False, False, False
+        self.began = time.perf_counter()
         self._wake, self._loop, self._post = wake, asyncio.get_running_loop(), post or Post()
         self._inbox = Inbox()  # of events, and of what went wrong
         self._place, self._told = 0, 0.0  # what was said of the queue, and when
 
     def cancel(self) -> None:
         """Give the request up: its slot is free within one chunk."""
-        if self.cancelled or self._ended:
+        if self.cancelled or self._whole:
             return
         self.cancelled = True
         self._wake()
@@ -232,7 +233,8 @@ class RequestHandle:
                 found.append(event)
                 if isinstance(event, Answered | Kept):
                     break
-            self._ended = failure is not None or isinstance(found[-1], Answered | Kept)
+            self._whole = failure is None and isinstance(found[-1], Answered | Kept)
+            self._ended = self._whole or failure is not None
             if found:
                 yield found
             if failure is not None:

@@ -5,6 +5,8 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from types import SimpleNamespace
 
 import psutil
@@ -22,6 +24,9 @@ CPU = torch.device("cpu")
 def _as_before(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     before = torch.get_num_threads()
     monkeypatch.setattr(threads._Following, "watch", None)
+    monkeypatch.setattr(threads, "QUOTA", Path("nowhere"))
+    for name in threads.NAMED:
+        monkeypatch.delenv(name, raising=False)
     yield
     torch.set_num_threads(before)
 
@@ -77,6 +82,43 @@ def test_a_number_that_somebody_sets_meanwhile_counts() -> None:
     machine, watch = watched(4, 8)
     torch.set_num_threads(3)
     assert [looked(machine, watch, others) for others in (0.0, 7.0, 0.0)] == [3, 1, 3]
+
+
+def test_what_the_watch_set_in_another_thread_is_nobodys_wish() -> None:
+    machine, watch = watched(2, 2)
+    first, second = (ThreadPoolExecutor(1) for _ in range(2))
+    with first, second:
+        for one in (first, second):
+            assert one.submit(looked, machine, watch, 1.0).result() == 1
+        assert first.submit(looked, machine, watch, 0.0).result() == 2
+        assert [second.submit(looked, machine, watch, 0.0).result() for _ in range(2)] == [2, 2]
+
+
+@pytest.mark.parametrize("name", threads.NAMED)
+def test_a_number_in_the_environment_is_kept(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    monkeypatch.setenv(name, "2")
+    use_threads(None, CPU)
+    assert threads._Following.watch is None
+
+
+@pytest.mark.parametrize(("quota", "watches"), [("max 100000", True), ("200000 100000", False), ("", True)])
+def test_a_container_with_a_share_of_the_cores_keeps_torchs_number(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, quota: str, watches: bool
+) -> None:
+    (tmp_path / "cpu.max").write_text(quota)
+    monkeypatch.setattr(threads, "QUOTA", tmp_path / "cpu.max")
+    use_threads(None, CPU)
+    assert (threads._Following.watch is not None) == watches
+
+
+def test_a_look_that_fails_ends_the_watch_and_nothing_else(monkeypatch: pytest.MonkeyPatch) -> None:
+    machine, watch = watched(2, 2)
+    monkeypatch.setattr(threads._Following, "watch", watch)
+    monkeypatch.setattr(threads._Following, "next", 0.0)
+    monkeypatch.setattr(machine, "now", None)
+    follow()
+    assert threads._Following.watch is None
+    assert torch.get_num_threads() == 2
 
 
 def test_a_named_number_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
