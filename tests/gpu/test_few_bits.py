@@ -17,6 +17,7 @@ from infinipot.hf.model import HFModel
 from infinipot.hf.packed.load import skeleton
 from infinipot.hf.speed.prepare import fuse
 from infinipot.reading.sampling import Generation
+from plain_weights import PlainWeights
 
 SHAPES = ((6144, 4096), (4096, 14336), (28672, 4096), (1000, 1536))  # a weight's rows and columns
 CARD = torch.device(DEVICE)
@@ -79,23 +80,6 @@ def test_products_in_8_bit_floats() -> None:
             assert relative(fp8.product(x, made.data, made.scale), wanted) < 0.01, (shape, rows)
 
 
-class Held:
-    """A plain model's weights as a source."""
-
-    def __init__(self, model: LlamaForCausalLM) -> None:
-        self.weights = model.state_dict()
-
-    def has(self, name: str) -> bool:
-        return name in self.weights
-
-    def values(self, name: str) -> torch.Tensor:
-        found: torch.Tensor = self.weights[name]
-        return found
-
-    def blocks(self, name: str) -> None:
-        """Nothing is packed."""
-
-
 def pair(how: str) -> tuple[HFModel, HFModel]:
     """A model in few bits, and a plain one whose weights are those of the first, unpacked."""
     config = LlamaConfig(
@@ -105,7 +89,7 @@ def pair(how: str) -> tuple[HFModel, HFModel]:
     torch.manual_seed(0)
     plain = LlamaForCausalLM(config).to(DEVICE, torch.bfloat16)
     few = skeleton(copy.deepcopy(config), torch.bfloat16)
-    Filler(Held(plain), how, CARD, torch.bfloat16).fill(few)
+    Filler(PlainWeights(plain), how, CARD, torch.bfloat16).fill(few)
     for name, module in few.named_modules():
         if isinstance(module, GroupedLinear):  # 8-bit floats among them
             rows = slice(module.first, module.first + module.out_features)

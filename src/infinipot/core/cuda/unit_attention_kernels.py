@@ -234,7 +234,7 @@ def _unit_pieces(
             here = place + slot
             seen = ((here >= unseen) & (here < end))[:, None]
             found = gl.where(seen, found * gl.load(key_scale + here)[:, None] + common, float("-inf"))
-            logits = logits + (found,)  # type: ignore[assignment]  # noqa: RUF005
+            logits = logits + (found,)  # type: ignore[assignment]  # noqa: RUF005  Gluon takes no star
             best = gl.maximum(best, found)
         _copy(near_keys, from_keys + later, unseen + 64 < end, 2)
         async_copy.wait_group(1)
@@ -248,7 +248,7 @@ def _unit_pieces(
             both = both + share
             share = (share * size[:, None]).to(gl.float16)
             raised = raised + share.to(gl.float32)
-            shares = shares + (share,)  # type: ignore[assignment]  # noqa: RUF005
+            shares = shares + (share,)  # type: ignore[assignment]  # noqa: RUF005  Gluon takes no star
         out = out * fade[None, :] - (RAISED * gl.sum(raised, 0))[None, :]
         for part in gl.static_range(4):
             held = _values(near_values.index(part).load(VALUES), FIRST)

@@ -4,7 +4,8 @@ Weights go from memory into registers as the units take them: 16 bytes a lane, n
 A nibble below the exponent of 128 is the number 128 + nibble, so two weights cost one instruction, and 128
 times the sum of x is taken away again. Eight groups are multiplied at once: their x lie in columns of their
 own, zero elsewhere, so that each column's sum can have its own scale. Warps share out the groups of a
-program's rows: there are no parts to be summed by another kernel.
+program's rows: there are no parts to be summed by another kernel. Tuples grow by `+`, since Gluon takes no
+star; linters and types, which see Python, are told to let that be.
 """
 
 from typing import Any

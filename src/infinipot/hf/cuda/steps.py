@@ -31,9 +31,9 @@ class Product:
     def __call__(self, x: Tensor) -> Tensor:
         """x [n, in] times the weight."""
         held = self.held
-        return kernels(x.device).product(  # type: ignore[no-any-return]  # loaded by name
-            x, held.data, held.scale, held.least, held.group, self.bias, self.gated
-        )
+        weight = held.data, held.scale, held.least, held.group
+        found: Tensor = kernels(x.device).product(x, *weight, self.bias, self.gated)
+        return found
 
 
 class CardSteps:
@@ -74,7 +74,8 @@ class CardSteps:
             norm, early = layer.post_attention_layernorm, True
             total, x = fast.add_norm(total, x, norm.weight, norm.variance_epsilon)
             more = down(gate_up(x))
-        return fast.add_norm(total, more, decoder.norm.weight, decoder.norm.variance_epsilon)[1][:, None]  # type: ignore[no-any-return]
+        hidden: Tensor = fast.add_norm(total, more, decoder.norm.weight, decoder.norm.variance_epsilon)[1]
+        return hidden[:, None]
 
     def _attend(self, index: int, qkv: Tensor, turn: tuple[Tensor, Tensor], pot: Any) -> Tensor:
         """Attention [1, Hq D] of a token's heads, which are turned and written on the way."""
@@ -82,7 +83,8 @@ class CardSteps:
         rows = pot if isinstance(pot, FixedRows) and pot.plain else None
         if rows and fast.turns(qkv, self.size, group, rows.slots):
             into = *rows.at[:, index], rows.fills, rows.slots
-            return fast.attend_turned(qkv, *turn, *into, self.scale, self.kv_heads)  # type: ignore[no-any-return]
+            found: Tensor = fast.attend_turned(qkv, *turn, *into, self.scale, self.kv_heads)
+            return found
         apart = fast.turn(qkv, *turn, self.heads + self.kv_heads).view(len(qkv), -1, 1, self.size)
         queries, keys, values = apart.split([self.heads, self.kv_heads, self.kv_heads], dim=1)
         spec = LogitSpec(self.scale)

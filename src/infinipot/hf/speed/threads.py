@@ -56,8 +56,10 @@ def _cores() -> set[int]:
     return os.sched_getaffinity(0) if hasattr(os, "sched_getaffinity") else set(range(os.cpu_count() or 1))
 
 
-def _has_a_share() -> bool:
-    """Say whether this process may take only some time of its cores, as in a container."""
+def _given() -> bool:
+    """Say whether a variable names a number, or a container gives this process a share of its cores."""
+    if any(map(os.environ.get, NAMED)):
+        return True
     try:
         share = QUOTA.read_text().split()[0]
     except (OSError, IndexError):
@@ -124,13 +126,7 @@ def use_threads(count: int | None, device: torch.device) -> None:
         check(count >= 1, "threads", count, "use 1 or more")
         torch.set_num_threads(count)
         _Following.watch = None
-    elif device.type == "cpu" and not any(map(os.environ.get, NAMED)) and not _has_a_share():
-        _watch()
-
-
-def _watch() -> None:
-    """Begin to watch what others take, unless that is done already."""
-    if _Following.watch is None:
+    elif device.type == "cpu" and _Following.watch is None and not _given():
         with suppress(ImportError, OSError, NotImplementedError):  # where nobody can say, as torch has it
             _Following.watch = Watch(torch.get_num_threads(), len(_cores()))
             _Following.next = time.monotonic() + LOOK

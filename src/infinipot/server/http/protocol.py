@@ -54,7 +54,7 @@ class Protocol(H11Protocol):
     _late: asyncio.TimerHandle
     _stuck: asyncio.TimerHandle | None = None  # set while more is to be sent than the client takes
 
-    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # as uvicorn has it
         """Start the time limit of a request's head."""
         super().connection_made(Corked(transport, self.loop))  # type: ignore[arg-type]  # all that is asked of one
         self._wait()

@@ -18,7 +18,7 @@ STEPS = 4  # of decoding: a plain one, one that is captured, and two that are re
 WIDEST = Generation(16 * STEPS, temperature=1.0, top_p=0.5, logprobs=20)  # what takes most memory a token
 MOST_GRAPHS = 32  # of reading: one for every place in a cycle where a chunk may begin, and some to spare
 LONG_TEXT = 16  # cycles of a text after which all wait while one with another catalyst is captured for it
-MOST_LATE = 64  # graphs that are captured in a server's life: some of the host's memory for each stays taken
+MOST_LATE = 64  # graphs that are captured in a server's life: each seems to keep some of the host's memory
 
 log = logging.getLogger(__name__)
 

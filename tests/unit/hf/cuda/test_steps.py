@@ -18,25 +18,10 @@ from infinipot.hf.cuda.load import Filler
 from infinipot.hf.cuda.steps import CardSteps
 from infinipot.hf.model import HFModel
 from infinipot.hf.packed.load import skeleton
+from plain_weights import PlainWeights
 
 CPU = torch.device("cpu")
 KIND = torch.float16  # the interpreter knows no bfloat16
-
-
-class Held:
-    """A plain model's weights as a source."""
-
-    def __init__(self, model: LlamaForCausalLM) -> None:
-        self.weights = model.state_dict()
-
-    def has(self, name: str) -> bool:
-        return name in self.weights
-
-    def values(self, name: str) -> torch.Tensor:
-        return self.weights[name]
-
-    def blocks(self, name: str) -> None:
-        """Nothing is packed."""
 
 
 def few_bits(how: str = "int4", **options: object) -> HFModel:
@@ -49,7 +34,7 @@ def few_bits(how: str = "int4", **options: object) -> HFModel:
     for name, weight in plain.named_parameters():
         if "bias" in name or "norm" in name:
             torch.nn.init.normal_(weight, 1.0 if "norm" in name else 0.0, 0.3)
-    Filler(Held(plain), how, CPU, KIND).fill(made)
+    Filler(PlainWeights(plain), how, CPU, KIND).fill(made)
     return HFModel(made.eval().requires_grad_(False))
 
 
