@@ -1,7 +1,7 @@
 """One weight in few bits: rows of blocks, each of 32 or 256 values and their scales, as in GGUF files."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from threading import RLock
 
@@ -10,7 +10,8 @@ from torch import Tensor
 
 from infinipot.errors import ModelError
 from infinipot.hf.packed import ggml
-from infinipot.hf.packed.ggml import Ggml
+from infinipot.hf.packed.ggml import Ggml, Graph
+from infinipot.hf.packed.interleaved import Laid, forget, interleaved
 
 SLICE = 4_000_000  # weights that are unpacked at a time: 16 MB
 ALIGNED = 64  # rows at a time are a multiple of this: a product of rows that are not takes a third longer
@@ -26,6 +27,8 @@ class Blocks:
     data: Tensor
     kind: int  # ggml's number of the format
     width: int
+    mapped: bool = False  # whether `data` lies in a mapped file, which can be read again
+    laid: Laid | None = None  # the same rows for few tokens: the file's pages are then given back after use
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -38,14 +41,33 @@ class Blocks:
         return unpacked(Blocks(data, self.kind, self.width))
 
     def span(self, first: int, last: int) -> "Blocks":
-        """The rows from first up to last, which are not copied."""
-        return Blocks(self.data[first:last], self.kind, self.width)
+        """The rows from first up to last, which are not copied; to be unpacked alone."""
+        return replace(self, data=self.data[first:last])
 
     def columns(self, first: int, last: int) -> "Blocks":
         """The columns from first up to last, both at the edge of a block."""
         values, size = block_size(self.kind)
-        data = self.data[:, first // values * size : last // values * size]
-        return Blocks(data.contiguous(), self.kind, last - first)
+        data = self.data[:, first // values * size : last // values * size].contiguous()
+        self.done()
+        return Blocks(data, self.kind, last - first)
+
+    def tensor(self, graph: Graph) -> int:
+        """The weight in a graph, as its products are fastest."""
+        return graph.weight(self.kind, self.shape, self.data, self.laid)
+
+    def done(self) -> None:
+        """Hold no pages of a file that is not needed for a token."""
+        if self.laid is not None:
+            forget(self.data)
+
+    def quicker(self) -> "Blocks":
+        """Return the same, whose mapped rows are laid out anew for few tokens where that is faster."""
+        found = ggml.find()
+        if not self.mapped or not isinstance(found, Ggml):
+            return self
+        made = replace(self, laid=interleaved(found, self.kind, self.shape, self.data))
+        made.done()
+        return made
 
 
 def unpacked(blocks: Blocks, out: Tensor | None = None) -> Tensor:
@@ -56,6 +78,7 @@ def unpacked(blocks: Blocks, out: Tensor | None = None) -> Tensor:
         found.unpack(blocks.data.contiguous(), blocks.kind, out)
     else:
         out.copy_(slowly_unpacked(blocks))
+    blocks.done()
     return out
 
 

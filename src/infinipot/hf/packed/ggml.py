@@ -8,22 +8,27 @@ everything it asserts is checked here or by the caller first. Does not know what
 
 import ctypes
 import platform
+import sys
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
-from ctypes import c_bool, c_float, c_int, c_int64, c_size_t, c_void_p
+from ctypes import c_bool, c_char_p, c_float, c_int, c_int64, c_size_t, c_void_p
 from functools import cache
 from importlib.metadata import PackageNotFoundError, distribution
 from pathlib import Path
 from threading import Lock
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
+
+if TYPE_CHECKING:
+    from infinipot.hf.packed.interleaved import Laid
 
 PACKAGE = "pywhispercpp"
 ALIGNMENT = 32  # of every pointer
 KINDS = {torch.float32: 0, torch.float16: 1, torch.int32: 26, torch.int64: 27}  # ggml's numbers of types
 NODES = 32  # of a graph
+WARNING = 3  # ggml's level of what it says
 WORTH = 30_000  # multiplications an operation that are worth another thread, where waiting ones sleep soon
 NODE_BYTES = 2048  # of a node and the tensors it needs, without their data
 UNPACK = {  # the formats, by ggml's number, and what their functions are called by
@@ -79,9 +84,26 @@ _SIGNATURES: dict[str, tuple[Any, ...]] = {  # the result, then the arguments
     "ggml_backend_cpu_buffer_from_ptr": (c_void_p, c_void_p, c_size_t),
     "ggml_backend_buffer_free": (None, c_void_p),
     "ggml_backend_tensor_alloc": (c_int, c_void_p, c_void_p, c_void_p),
+    "ggml_backend_tensor_set": (None, c_void_p, c_void_p, c_size_t, c_size_t),
+    "ggml_backend_cpu_reg": (c_void_p,),
+    "ggml_backend_reg_dev_get": (c_void_p, c_void_p, c_size_t),
+    "ggml_backend_reg_get_proc_address": (c_void_p, c_void_p, c_char_p),
+    "ggml_backend_dev_supports_op": (c_bool, c_void_p, c_void_p),
+    "ggml_backend_buft_name": (c_char_p, c_void_p),
+    "ggml_backend_buft_alloc_buffer": (c_void_p, c_void_p, c_size_t),
+    "ggml_backend_buffer_get_base": (c_void_p, c_void_p),
+    "ggml_log_set": (None, c_void_p, c_void_p),
     "ggml_quantize_chunk": (c_size_t, c_int, c_void_p, c_void_p, *(c_int64,) * 3, c_void_p),
     **{f"dequantize_row_{name}": (None, c_void_p, c_void_p, c_int64) for name in UNPACK.values()},
 }
+
+
+def _say(level: int, text: bytes, _: int) -> None:
+    if level >= WARNING:
+        sys.stderr.write(text.decode("utf-8", "replace"))
+
+
+_LOG = ctypes.CFUNCTYPE(None, c_int, c_char_p, c_void_p)(_say)  # of what ggml says, the warnings
 
 
 class Ggml:
@@ -91,6 +113,7 @@ class Ggml:
         _share_threads()
         opened = [ctypes.CDLL(str(file), mode=ctypes.RTLD_GLOBAL) for file in files]
         self._functions = {name: _bound(opened, name) for name in _SIGNATURES}
+        self["ggml_log_set"](_LOG, None)
         self._backend = self["ggml_backend_cpu_init"]()
         self._threads = self._computing = 0  # torch's, and those of the last graph
         self._pool: ThreadPoolExecutor | None = None
@@ -135,9 +158,9 @@ class Graph:
 
     def __init__(self, ggml: Ggml, nodes: int = NODES) -> None:
         self._ggml = ggml
-        self._context = ggml["ggml_init"](_Params(nodes * NODE_BYTES, None, True))
-        self._graph = ggml["ggml_new_graph_custom"](self._context, nodes, False)
-        self._held: list[Tensor] = []  # what the graph points to
+        self.context = ggml["ggml_init"](_Params(nodes * NODE_BYTES, None, True))
+        self._graph = ggml["ggml_new_graph_custom"](self.context, nodes, False)
+        self._held: list[Tensor | Laid] = []  # what the graph points to
         self._buffers: list[int] = []
         self._weights = self._operations = self._rows = 0
 
@@ -145,14 +168,24 @@ class Graph:
         """Give back what ggml holds for it."""
         for buffer in getattr(self, "_buffers", ()):
             self._ggml["ggml_backend_buffer_free"](buffer)
-        if hasattr(self, "_context"):
-            self._ggml["ggml_free"](self._context)
+        if hasattr(self, "context"):
+            self._ggml["ggml_free"](self.context)
 
     def tensor(self, kind: int, shape: Sequence[int], data: Tensor) -> int:
         """Return a tensor [out, in] of this format on existing memory."""
         self._weights += shape[0] * shape[1]
-        made: int = self._ggml["ggml_new_tensor_2d"](self._context, kind, shape[1], shape[0])
+        made: int = self._ggml["ggml_new_tensor_2d"](self.context, kind, shape[1], shape[0])
         return self._placed(made, data)
+
+    def weight(self, kind: int, shape: Sequence[int], data: Tensor, laid: "Laid | None") -> int:
+        """Return a weight's tensor, on rows that were laid out anew where there are such."""
+        if laid is None:
+            return self.tensor(kind, shape, data)
+        self._weights += shape[0] * shape[1]
+        made: int = self._ggml["ggml_new_tensor_2d"](self.context, kind, shape[1], shape[0])
+        self._ggml["ggml_backend_tensor_alloc"](laid.buffer, made, laid.at)
+        self._held.append(laid)
+        return made
 
     def input(self, data: Tensor) -> int:
         """Return a tensor of floats, or of whole numbers, on existing memory [n, k]."""
@@ -161,23 +194,23 @@ class Graph:
     def slots(self, data: Tensor) -> int:
         """Return a tensor of floats on memory [heads, n, k] that the caller keeps alive where it is."""
         kind, sizes = KINDS[data.dtype], reversed(data.shape)
-        made: int = self._ggml["ggml_new_tensor_3d"](self._context, kind, *sizes)
+        made: int = self._ggml["ggml_new_tensor_3d"](self.context, kind, *sizes)
         return self._placed(made, data, held=False)
 
     def first(self, made: int, data: Tensor, count: int) -> int:
         """Return the first rows of every head of `slots`."""
         heads, rows, width = data.shape
         steps = width * data.itemsize, rows * width * data.itemsize
-        return int(self._ggml["ggml_view_3d"](self._context, made, width, count, heads, *steps, 0))
+        return int(self._ggml["ggml_view_3d"](self.context, made, width, count, heads, *steps, 0))
 
     def split(self, made: int, size: int, heads: int, rows: int) -> int:
         """Return a tensor [rows, heads size] as [rows, heads, size]."""
-        return int(self._ggml["ggml_reshape_3d"](self._context, made, size, heads, rows))
+        return int(self._ggml["ggml_reshape_3d"](self.context, made, size, heads, rows))
 
     def apply(self, name: str, *inputs: float, out: Tensor | None) -> int:
         """Add an operation whose result is written to `out`; None where it lies in an input's memory."""
         self._operations += 1
-        made: int = self._ggml[name](self._context, *inputs)
+        made: int = self._ggml[name](self.context, *inputs)
         if out is not None:
             self._rows = max(self._rows, len(out))
             self._placed(made, out)

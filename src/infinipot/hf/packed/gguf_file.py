@@ -18,6 +18,7 @@ from infinipot.errors import ModelError
 from infinipot.hf.packed import ggml
 from infinipot.hf.packed.blocks import Blocks, block_size, fitting, packed, unpacked
 from infinipot.hf.packed.gguf_index import Index, Place, mapped
+from infinipot.hf.packed.interleaved import forget
 
 
 def indexed(model: Any, index: Index) -> Index:
@@ -56,9 +57,10 @@ class Weights:
         """Return a weight as blocks, where it can stay so or is to be rounded."""
         place, change = self.found[name]
         if place.packable and not callable(change):
-            data = place.bytes(self.file)
-            data = ggml.aligned(data if change is None else data[change])
-            return Blocks(data, place.kind, place.shape[1])
+            there = place.bytes(self.file)
+            data = ggml.aligned(there if change is None else there[change])
+            mapped = data.data_ptr() == there.data_ptr()
+            return Blocks(data, place.kind, place.shape[1], mapped)
         if self.rounded and len(place.shape) == 2 and (kind := fitting(self.rounded, place.shape[1])):
             return packed(self.values(name), kind)
         return None
@@ -97,6 +99,7 @@ class _Sample:
         row, values = row if self.change is None else self.change[row], block_size(place.kind)[0]
         whole = place.bytes(self.weights.file).view(place.shape[0], place.shape[1] // values, -1)
         found = Blocks(whole[row, column // values], place.kind, values)  # a block for each value, no more
+        forget(whole)
         return unpacked(found).gather(1, (column % values)[:, None])[:, 0].half()
 
 

@@ -114,7 +114,7 @@ def _pack_children(module: nn.Module, prefix: str, source: Source) -> None:
         _check_shapes(paths, plain, found)
         if len(blocks) < len(found):
             continue
-        shared = Shared(blocks, f"{prefix.rpartition('.')[2]} {names}")
+        shared = Shared([one.quicker() for one in blocks], f"{prefix.rpartition('.')[2]} {names}")
         for index, (name, one) in enumerate(zip(names, plain, strict=True)):
             bias = None if one.bias is None else source.values(f"{paths[index]}.bias").float()
             setattr(module, name, PackedLinear(shared, index, bias))
@@ -140,7 +140,7 @@ def _pack_ends(model: Any, source: Source) -> None:
         own = _blocks(source, last) if source.has(last) else blocks
         if own is not None:
             bias = None if head.bias is None else source.values(last.replace(".weight", ".bias"))
-            model.set_output_embeddings(PackedHead(own, bias))
+            model.set_output_embeddings(PackedHead(own.quicker(), bias))
     # Gemma's embeddings are scaled; any other kind of embedding stays as it is.
     scale = getattr(embedding, "embed_scale", None)
     known = type(embedding) is nn.Embedding or (

@@ -86,7 +86,7 @@ class Shared:
         outs = [buffer(self.role, number, rows, size) for number, size in sizes]
         x = graph.input(given)
         for weight, out in zip(self.weights, outs, strict=True):
-            graph.apply("ggml_mul_mat", graph.tensor(weight.kind, weight.shape, weight.data), x, out=out)
+            graph.apply("ggml_mul_mat", weight.tensor(graph), x, out=out)
         return graph, given, outs
 
 
@@ -197,7 +197,7 @@ class PackedMlp(nn.Module):
 
     def _graph(self, rows: int, kernels: Ggml) -> tuple[Graph, Tensor, Tensor]:
         graph, given = Graph(kernels), buffer("gated", 0, rows, self.weights[0].width)
-        gate, up, down = (graph.tensor(one.kind, one.shape, one.data) for one in self.weights)
+        gate, up, down = (one.tensor(graph) for one in self.weights)
         wide = [buffer("gated", number, rows, self.weights[0].shape[0]) for number in (1, 2, 3)]
         out, x = buffer("gated", 4, rows, self.weights[2].shape[0]), graph.input(given)
         both = [graph.apply("ggml_mul_mat", one, x, out=wide[at]) for at, one in enumerate((gate, up))]

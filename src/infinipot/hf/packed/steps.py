@@ -166,7 +166,7 @@ class Draft:
 
     def product(self, x: int, weight: Blocks, out: Tensor | None = None) -> int:
         """Add a product with a weight."""
-        tensor = self.graph.tensor(weight.kind, weight.shape, weight.data)
+        tensor = weight.tensor(self.graph)
         into = self.wide(weight.shape[0]) if out is None else out
         return self.graph.apply("ggml_mul_mat", tensor, x, out=into)
 
