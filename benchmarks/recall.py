@@ -46,6 +46,7 @@ from infinipot.reading.room import make_room_for_catalyst
 from infinipot.recall.search import coverage
 
 QA = "narrativeqa,qasper,multifieldqa_en,hotpotqa,2wikimqa,musique"
+JUDGED = 32  # passages, of a way that is timed beside the default
 QA += ",qasper_e,multifieldqa_en_e,hotpotqa_e,2wikimqa_e"
 
 
@@ -291,14 +292,15 @@ def run(part: Part, engine: Engine, args: argparse.Namespace, ends: float) -> li
 
 def seconds(engine: Engine, args: argparse.Namespace) -> dict[str, Any]:
     """Return what archive and recall cost: in turns, medians with the least and the most."""
-    recipe = Recipe.named(capacity=args.capacity, format=engine.format)
+    given = {"capacity": args.capacity, "format": engine.format, "meaning": args.meaning}
+    recipe, judging = (Recipe.named(**given, judge=judge) for judge in (0, JUDGED))
     facts = {"data": args.data / "facts", "hay": str(args.data / "books"), "part": "report"}
     task = make("facts", {**facts, "lengths": str(args.tokens)}, 1)
     made = task.examples(lambda text: len(engine.tokenizer.encode(text)))
     asked = [one for one in made if isinstance(one, Example)]
     plain, archived = engine.reader(recipe), engine.reader(recipe)
-    plain.archive, memory = None, {"loaded": used()}
-    took: dict[str, list[float]] = {"archive": [], "none": [], "0": [], "recall": []}
+    plain.archive, memory, judged = None, {"loaded": used()}, engine.reader(judging)
+    took: dict[str, list[float]] = {name: [] for name in ("archive", "none", "0", "recall", "judged")}
     for _ in range(args.rounds + 1):
         for name, reader in (("none", plain), ("archive", archived)):
             reader.clear()
@@ -306,19 +308,28 @@ def seconds(engine: Engine, args: argparse.Namespace) -> dict[str, Any]:
             reader.read(asked[0].text)
             took[name].append(time.perf_counter() - started)
     memory["read"] = used()
+    judged.read(asked[0].text)
     for one in asked[: 4 * args.rounds]:
-        for name, recall in (("0", 0), ("recall", None)):
+        for name, reader, recall in (
+            ("0", archived, 0),
+            ("recall", archived, None),
+            ("judged", judged, None),
+        ):
             started = time.perf_counter()
-            archived.ask(one.query, Generation(16), recall)
+            reader.ask(one.query, Generation(16), recall)
             took[name].append(time.perf_counter() - started)
     memory["asked"] = used()
     told = {name: [round(value, 4) for value in values[1:]] for name, values in took.items()}
     reading = [with_ / without for with_, without in zip(told["archive"], told["none"], strict=True)]
-    asking = [with_ - without for with_, without in zip(told["recall"], told["0"], strict=True)]
+    asking, longer = (
+        [with_ - without for with_, without in zip(told[name], told["0"], strict=True)]
+        for name in ("recall", "judged")
+    )
     return {
         "tokens": archived.tokens_read,
         "reading_with_over_without": spread(reading),
         "ask_with_recall_minus_without_s": spread(asking),
+        f"ask_with_judge_{JUDGED}_minus_without_s": spread(longer),
         "archive_bytes": _size(archived),
         "pot_bytes": archived.pot.nbytes,
         "memory": memory,
@@ -453,6 +464,7 @@ def main() -> None:
     parser.add_argument("--data", type=Path, required=True)
     parser.add_argument("--capacity", type=int, default=4096)
     parser.add_argument("--tokens", type=int, default=131072, help="of the text that seconds are measured on")
+    parser.add_argument("--meaning", type=int, default=0, help="sentences judged where words find little")
     parser.add_argument("--lengths", default="16k,128k,1m", help="of texts that costs are measured on")
     parser.add_argument("--ways", default="", help="of `costs`, commas between; all where empty")
     parser.add_argument(
