@@ -158,9 +158,11 @@ def paper() -> Iterator[Part]:
 def slots(*grids: str, rows: int | None = None) -> Iterator[Part]:
     """Ways to spend a pot's slots that went on (ADR 24), and two catalysts at once; no question is known."""
     for grid in grids:
-        for half in (TUNE, REPORT) if grid == "facts" else ("",):
-            yield from [Part(grid, OURS, GENERAL, half=half)] if grid == "facts" else []
-            for told in map(CANDIDATES.__getitem__, SPENT):
+        halves = (TUNE, REPORT) if grid == "facts" else ("", TUNE) if rows else ("",)
+        for half in halves:
+            yield from [Part(grid, OURS, GENERAL, half=half, rows=rows)] if half else []
+            # Two catalysts at once lost the keys that one has: LongBench's many rows are not spent on them.
+            for told in map(CANDIDATES.__getitem__, SPENT[:2] if grid == "longbench" else SPENT):
                 knobs = {name: value for name, value in told.items() if name != "catalyst"}
                 part = Part(grid, "candidate", told["catalyst"], knobs=knobs, half=half, rows=rows)
                 yield from part.shares(1 if rows or grid == "facts" else 2)
@@ -206,4 +208,5 @@ def chosen(args: argparse.Namespace) -> list[Part]:
     names = args.plan.split(",")
     if unknown := set(names) - set(PLANS):
         raise SystemExit(f"unknown plan '{min(unknown)}'; use {', '.join(PLANS)}")
-    return [part for name in names for part in PLANS[name]() if part.grid in wanted]
+    every = (part for name in names for part in PLANS[name]() if part.grid in wanted)
+    return list({(part.place, part.name): part for part in every}.values())  # a part may be wanted twice
