@@ -140,7 +140,9 @@ def paper() -> Iterator[Part]:
     yield noise("full", QUESTION)
     yield from (essays(recipe, QUESTION) for recipe in ("cap-only", "no-cr-rope", "ccd"))
     yield from Part("essays", OURS, GENERAL).shares(3)
-    yield from islice(defaults(SOME), 10)  # LongBench's
+    plain = (OURS, GENERAL, {})  # was there with the slots
+    changed = islice(defaults(SOME), 10)  # LongBench's
+    yield from (part for part in changed if (part.recipe, part.catalyst, part.knobs) != plain)
     yield from slots("longbench")
     for recipe in ABLATED:
         yield from texts(recipe).shares(2)
@@ -208,5 +210,4 @@ def chosen(args: argparse.Namespace) -> list[Part]:
     names = args.plan.split(",")
     if unknown := set(names) - set(PLANS):
         raise SystemExit(f"unknown plan '{min(unknown)}'; use {', '.join(PLANS)}")
-    every = (part for name in names for part in PLANS[name]() if part.grid in wanted)
-    return list({(part.place, part.name): part for part in every}.values())  # a part may be wanted twice
+    return [part for name in names for part in PLANS[name]() if part.grid in wanted]
