@@ -1,8 +1,9 @@
 """What fewer bits cost in exactness: a GGUF file's weights in full and in blocks, the inputs of a chunk's
-products in float32 and in 8 bits, or pots of 16 and 8 bits.
+products in float32 and in 8 bits, heads for novelty in full and in 8-bit floats, or pots of 16 and 8 bits.
 
     python benchmarks/bits_quality.py --model smollm2 --file book.txt --tokens 8192 --out bits.json
     python benchmarks/bits_quality.py --chunks --model smollm2 --file book.txt --past 1024 --out chunks.json
+    python benchmarks/bits_quality.py --heads --model smollm2 --file book.txt --tokens 4096 --out heads.json
     python benchmarks/bits_quality.py --pots --model smollm2 --file book.txt --tokens 16384 --out pots.json
 
 Reading: kept slots in common after all cycles. Answering: the next token and the Kullback-Leibler divergence
@@ -23,6 +24,8 @@ from typing import Any
 import torch
 
 from infinipot.engine import Engine, open_engine
+from infinipot.hf.cuda import fp8
+from infinipot.hf.speed import prepare
 from infinipot.reading import room
 from infinipot.recipes.recipe import Recipe
 from infinipot.text.files import read_text
@@ -109,6 +112,48 @@ def pots(engine: Engine, ids: list[int], args: argparse.Namespace) -> dict[str, 
     }
 
 
+class EightBits(torch.nn.Module):
+    """Stands for a linear module as `--weights fp8` computes it on a card, by plain torch."""
+
+    on = False
+
+    def __init__(self, of: torch.nn.Linear) -> None:
+        super().__init__()
+        self.plain, self.bias = of.weight.detach(), of.bias
+        self.rounded = fp8.rounded_weight([self.plain], torch.device("cpu")).unpacked()
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        """x [..., in] times the weight; a token alone is not rounded."""
+        if EightBits.on and x.shape[:-1].numel() > 1:
+            data, scale = fp8.rounded_rows(x.flatten(0, -2))
+            x = (data.float() * scale).view(x.shape)
+        return torch.nn.functional.linear(x, self.rounded if EightBits.on else self.plain, self.bias)
+
+
+def heads(args: argparse.Namespace) -> dict[str, Any]:
+    """Kept slots in common: a model as it is, its layers in 8-bit floats, and its head for novelty too."""
+    prepare.has_onednn = lambda: False  # type: ignore[assignment]  # weights stay where they are
+    engine = open_engine(args.model, "cpu", "float32", weights="full")
+    ids, head = _ids(engine, args), engine.model.head
+    for layer in engine.model.decoder.layers:
+        for part in (layer.self_attn, layer.mlp):
+            for name, one in list(part.named_children()):
+                if isinstance(one, torch.nn.Linear):
+                    setattr(part, name, EightBits(one))
+    fp8.add_rough(head)
+    head.rough = head.rough.float()  # once, not for every product
+    slots = {}
+    for name in ("as it is", "head", "layers", "layers and head"):
+        EightBits.on, fp8.ROUGH_HEAD = "layers" in name, "head" in name
+        slots[name] = kept(engine, ids, args.capacity)
+    pairs = [("as it is", "head"), ("as it is", "layers"), ("as it is", "layers and head")]
+    common = {
+        f"{a} | {b}": statistics.mean(len(x & y) / len(x) for x, y in zip(slots[a], slots[b], strict=True))
+        for a, b in [*pairs, ("layers", "layers and head")]
+    }
+    return {"tokens": len(ids), "slots_in_common_after_all_cycles": common}
+
+
 def compared(exact: list[torch.Tensor], rounded: list[torch.Tensor]) -> dict[str, float]:
     agree, divergence = [], []
     for one, other in zip(exact, rounded, strict=True):
@@ -134,12 +179,13 @@ def main() -> None:
     parser.add_argument("--answer", type=int, default=256, help="tokens of an answer")
     parser.add_argument("--answers", type=int, default=4, help="from other places of the text")
     parser.add_argument("--chunks", action="store_true", help="products of chunks in float32 and in 8 bits")
+    parser.add_argument("--heads", action="store_true", help="novelty by a head in full and in 8-bit floats")
     parser.add_argument("--pots", action="store_true", help="pots of 16 and 8 bits, with weights as they are")
     parser.add_argument("--out", type=Path)
     args = parser.parse_args()
-    if args.chunks:
+    if args.chunks or args.heads:
         told = {"model": Path(args.model).name, "text": Path(args.file).name, "capacity": args.capacity}
-        _print({**told, "torch": torch.__version__, **chunks(args)}, args.out)
+        _print({**told, "torch": torch.__version__, **(chunks if args.chunks else heads)(args)}, args.out)
         return
     if args.pots:
         engine = open_engine(args.model, "cpu", "float32")

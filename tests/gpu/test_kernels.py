@@ -126,7 +126,7 @@ def test_appending_a_chunk() -> None:
     one.append(some(1, 8, 1000, 128), some(1, 8, 1000, 128))
     twin = one.copy()
     keys, values = (some(1, 2048, 8, 128).transpose(1, 2) for _ in range(2))
-    kernels.append(keys, values, [getattr(one, column.name) for column in SLOTS], one.clock, one.fill)
+    kernels.append(keys, values, [getattr(one, column.name) for column in SLOTS], one.dropped, one.fill)
     twin.append(keys, values)
     for name in ("keys", "values", "source", "novelty", "running"):
         assert torch.equal(getattr(one, name)[:, :, :3048], getattr(twin, name)[:, :, :3048]), name

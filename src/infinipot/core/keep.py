@@ -25,6 +25,8 @@ def keep_all(layers: Sequence[PotLayer], slots: Sequence[Tensor], table: Tensor 
         turn, sizes = first.rotation, (first.anchored, first.capacity, first.max_anchors)
         fast.keep(table, chosen, turn.cos, turn.sin, *sizes, first.keys.dtype, first.summed)
     count = chosen.shape[-1]
+    # private: torch has no public word for one addition to many tensors
+    torch._foreach_add_([layer.dropped for layer in layers], first.fill - count)
     anchored = 0 if isinstance(first, RoundedLayer) or count > first.max_anchors else count
     for layer in layers:
         layer.fill, layer.anchored, layer.catalyst = count, anchored, None

@@ -145,12 +145,14 @@ class Pot:
             for tensor in layer.tensors():
                 tensor.add_(0)
 
-    def append(self, layer: int, keys: Tensor, values: Tensor) -> tuple[Tensor, Tensor]:
+    def append(
+        self, layer: int, keys: Tensor, values: Tensor, turn: list[Tensor] | None = None
+    ) -> tuple[Tensor, Tensor]:
         """Write one layer's new keys and values [B, Hkv, n, D]; return everything its queries may see."""
         into = self.layers[layer]
         if not isinstance(into, PotLayer):
             return into.append(keys, values, self.catalyst_length)
-        return into.append(keys, values)
+        return into.append(keys, values, turn)
 
     def places(self, count: int, device: torch.device) -> Tensor:
         """Positions [1, n] of the next tokens."""

@@ -42,7 +42,9 @@ class PotLayer:
         self.summed = False  # `running` was observed
         self.keys = self.values = self.anchors = torch.empty(0)
         self.written = self.source = self.novelty = self.running = torch.empty(0)
-        self.clock = torch.empty(0)  # `tokens` on the device: a captured graph counts by itself
+        self.dropped = torch.empty(
+            0
+        )  # `tokens` less `fill`, on the device: a captured graph counts by itself
 
     def _allocate(self, keys: Tensor, values: Tensor) -> None:
         # Head counts come from the tensors: under tensor parallelism the config's are wrong.
@@ -50,31 +52,33 @@ class PotLayer:
         slots = {"fill": self.capacity, "anchored": self.max_anchors if turns else 0}
         for column in self.columns:
             setattr(self, column.name, column.empty(keys, values, slots[column.length]))
-        self.clock = torch.full((1,), self.tokens, dtype=torch.long, device=keys.device)
+        self.dropped = torch.full((1,), self.tokens - self.fill, dtype=torch.long, device=keys.device)
 
     @property
     def entries(self) -> int:
         """KV entries held per head."""
         return self.fill
 
-    def append(self, keys: Tensor, values: Tensor) -> tuple[Tensor, Tensor]:
-        """Write new entries [B, Hkv, n, D] after the last slot; return all keys and values."""
+    def append(self, keys: Tensor, values: Tensor, turn: list[Tensor] | None = None) -> tuple[Tensor, Tensor]:
+        """Write new entries [B, Hkv, n, D] after the last slot, by a kernel that turns them where that has
+        queries and angles to `turn` them by; return all keys and values."""
         if self.keys.numel() == 0:
             self._allocate(keys, values)
         count = keys.shape[2]
         end = self.fill + count
         if end > self.capacity:
             self._enlarge(end)
-        self._write(keys, values, end)
-        self.clock += count
+        self._write(keys, values, end, turn)
         self.fill, self.tokens = end, self.tokens + count
         return self.keys.narrow(2, 0, end), self.values.narrow(2, 0, end)
 
-    def _write(self, keys: Tensor, values: Tensor, end: int) -> None:
+    def _write(self, keys: Tensor, values: Tensor, end: int, turn: list[Tensor] | None) -> None:
         fast = kernels(keys.device)
         if fast and fast.serves(keys, self.keys) and values.shape == keys.shape:
-            fast.append(keys, values, [getattr(self, column.name) for column in SLOTS], self.clock, self.fill)
+            into = [getattr(self, column.name) for column in SLOTS]
+            fast.append(keys, values, into, self.dropped, self.fill, turn)
             return
+        assert turn is None
         count = end - self.fill
         self.keys.narrow(2, self.fill, count).copy_(keys)
         self.values.narrow(2, self.fill, count).copy_(values)
@@ -83,8 +87,8 @@ class PotLayer:
     def _number(self, end: int) -> None:
         """Fill the numbers beside new slots, up to `end`."""
         count = end - self.fill  # narrow: an answer's tokens come one by one, and each layer has its columns
-        places = self.clock if count == 1 else self.clock + torch.arange(count, device=self.clock.device)
-        self.source.narrow(2, self.fill, count).copy_(places)
+        places = self.fill if count == 1 else torch.arange(self.fill, end, device=self.dropped.device)
+        self.source.narrow(2, self.fill, count).copy_(self.dropped + places)
         for name in STARTING_AT_ZERO:
             getattr(self, name).narrow(2, self.fill, count).zero_()
 
@@ -111,7 +115,6 @@ class PotLayer:
         self._number(end)
         if novelty is not None:
             self.novelty[:, :, self.fill : end] = novelty.to(self.novelty.device)
-        self.clock += count
         self.fill, self.tokens = end, self.tokens + count
 
     def reserve(self, wanted: int) -> None:
@@ -156,10 +159,7 @@ class PotLayer:
 
     def trim(self, count: int) -> None:
         """Forget the last `count` entries."""
-        if not count:
-            return
         self.fill, self.tokens = self.fill - count, self.tokens - count
-        self.clock -= count
 
     def mark(self) -> Any:
         """Return what `rewind` needs to undo an append."""
@@ -169,7 +169,6 @@ class PotLayer:
     def rewind(self, mark: Any) -> None:
         """Forget what was appended since `mark`."""
         self.fill, self.tokens, self.last, running = mark
-        self.clock.fill_(self.tokens)
         if running is not None:
             self.running[..., : self.fill] = running
 
@@ -192,6 +191,7 @@ class PotLayer:
         for column in NUMBERS:
             numbers = getattr(self, column.name)
             numbers[:, :, :count] = numbers.gather(2, slots)
+        self.dropped += self.fill - count
         self.fill = count
         self.catalyst, self.last = None, None if self.last is None else self.last.gather(2, slots)
 
@@ -218,13 +218,13 @@ class PotLayer:
         """Forget every entry; the memory stays."""
         self.fill = self.tokens = self.anchored = 0
         self.catalyst = self.last = None
-        self.clock.fill_(0)
+        self.dropped.fill_(0)
 
     def restore(self, other: "PotLayer") -> None:
         """Take over another layer's content without moving in memory."""
         self.fill, self.tokens, self.anchored = other.fill, other.tokens, other.anchored
         self.last, self.summed = other.last, other.summed  # `last` is replaced, never written
-        self.clock.fill_(self.tokens)
+        self.dropped.fill_(self.tokens - self.fill)
         if not other.keys.numel():  # empty, so nothing here counts
             return
         if not self.keys.numel():
@@ -265,7 +265,7 @@ class PotLayer:
         self.catalyst, self.last = None, None
         if "last" in state.tensors:
             self.last = state.tensor("last", self.novelty, *self.source.shape[:2], fill)
-        self.clock.fill_(tokens)
+        self.dropped.fill_(tokens - fill)
 
     def _load_columns(self, state: State, ends: dict[str, int], tokens: int) -> None:
         found = {}

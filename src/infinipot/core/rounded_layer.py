@@ -60,10 +60,10 @@ class RoundedLayer(PotLayer):
         self.key_scale = self.value_scale = torch.empty(0)
         self.buffer: Buffer | None = None  # kept alive for captured graphs
 
-    def append(self, keys: Tensor, values: Tensor) -> tuple[Tensor, Tensor]:
+    def append(self, keys: Tensor, values: Tensor, turn: list[Tensor] | None = None) -> tuple[Tensor, Tensor]:
         """Write new entries [B, Hkv, n, D] after the last slot; return all of them, for use at once."""
         begin, end = self.fill, self.fill + keys.shape[2]
-        super().append(keys, values)
+        super().append(keys, values, turn)
         seen = self._opened(keys, values)
         if not self._fast(keys, values):
             self._widen(seen, begin)
@@ -81,12 +81,13 @@ class RoundedLayer(PotLayer):
         whole = self.rotation.width == keys.shape[-1] and values.shape == keys.shape
         return fast if fast and whole and fast.serves(keys, keys) else None
 
-    def _write(self, keys: Tensor, values: Tensor, end: int) -> None:
+    def _write(self, keys: Tensor, values: Tensor, end: int, turn: list[Tensor] | None) -> None:
+        assert turn is None  # keys are turned back from where they lie
         if fast := self._fast(keys, values):
-            seen, turn = self._opened(keys, values), self.rotation
-            fast.widen(self.tensors(), self.offset, turn.cos, turn.sin, seen.keys, seen.values, self.fill)
-            into = (self.tensors(), self.offset, turn.cos, turn.sin, seen.keys, seen.values)
-            fast.append_rounded(keys, values, *into, self.clock, self.fill)
+            seen, by = self._opened(keys, values), self.rotation
+            fast.widen(self.tensors(), self.offset, by.cos, by.sin, seen.keys, seen.values, self.fill)
+            into = (self.tensors(), self.offset, by.cos, by.sin, seen.keys, seen.values)
+            fast.append_rounded(keys, values, *into, self.dropped, self.fill)
             return
         here = slice(self.fill, end)
         found = rounded_keys(keys, self.offset, *self._angles(here))
@@ -135,6 +136,7 @@ class RoundedLayer(PotLayer):
         for column in self.columns:
             held = getattr(self, column.name)
             held[:, :, :count] = pick(held, slots) if column.like else held.gather(2, slots)
+        self.dropped += self.fill - count
         self.fill = count
         self.catalyst, self.last = None, None if self.last is None else self.last.gather(2, slots)
 

@@ -22,6 +22,8 @@ from infinipot.core.rows import Rows
 from infinipot.errors import ConfigError, ModelError, foreign
 from infinipot.hf import attention
 from infinipot.hf.cache import PotCache
+from infinipot.hf.cuda.fp8 import rough_logits
+from infinipot.hf.cuda.layers import CardLayers
 from infinipot.hf.cuda.modules import FEW as FEW_ON_CARD
 from infinipot.hf.cuda.modules import GroupedHead, unrounded_inputs
 from infinipot.hf.cuda.steps import CardSteps
@@ -39,7 +41,6 @@ HEAD_PART = 4_000_000  # weights of a packed head at a time: bounds the logits o
 SAME, PLAIN = 0.02, 0.1  # relative error that is none, and of a whole text's hidden states
 STEPPED = 0.05  # relative error of keys that steps may have: inputs of products are rounded to 8 bits
 CARD_PART = 32_000_000  # the same on a card
-
 GROUP = 16  # query heads that share a KV head, at most, where a kernel attends
 
 
@@ -58,6 +59,9 @@ class HFModel:
         self.softcap: float | None = getattr(self.config, "final_logit_softcapping", None)
         self.obstacle = _obstacle(model)
         self.steps: Steps | CardSteps | None = None  # single tokens on packed weights
+        self.layers: CardLayers | None = (
+            None  # any tokens on a card, once they were compared with the decoder
+        )
         self._turn: AbstractContextManager[Any] = TURN if packed_bytes(model) else nullcontext()
         # whatever an architecture trips over
         with foreign("this model is not supported"), unrounded_inputs(model), self._turn:
@@ -117,9 +121,10 @@ class HFModel:
         """Write tokens [B, n] into the pot and return their hidden states [B, n, H]."""
         places = pot.places(tokens.shape[1], tokens.device)
         many, count = tokens.shape
-        if self.steps and count == 1 and many <= self.steps.most:
+        single = self.steps if self.steps and count == 1 and many <= self.steps.most else None
+        if steps := single or self.layers:
             with self._turn:
-                return self.steps.run(tokens, places, pot, pot.layers[0].rotation.frequencies)
+                return steps.run(tokens, places, pot, pot.layers[0].rotation.frequencies)
         # A rare shape is not worth compiling for, where layers are compiled at all: what is compiled for it
         # runs compiled, nothing new is compiled. Captured rows are powers of two.
         rare = compiles() and (count not in pot.lengths or many & (many - 1) > 0)
@@ -130,11 +135,15 @@ class HFModel:
             )
         return out.last_hidden_state  # type: ignore[no-any-return]  # transformers is untyped
 
+    def rough_logits(self, hidden: Tensor) -> Tensor:
+        """Next-token logits [n, V] of hidden states [n, H] in fewer bits, where the head is held so too."""
+        return self.logits(hidden, rough_logits(self.head, hidden))
+
     @torch.no_grad()
-    def logits(self, hidden: Tensor) -> Tensor:
-        """Next-token logits [..., V] of hidden states [..., H]."""
+    def logits(self, hidden: Tensor, rough: Tensor | None = None) -> Tensor:
+        """Next-token logits [..., V] of hidden states [..., H], whose `rough` ones may be known."""
         with self._turn:
-            logits: Tensor = self.head(hidden)
+            logits: Tensor = self.head(hidden) if rough is None else rough
         return logits if self.softcap is None else torch.tanh(logits / self.softcap) * self.softcap
 
     def head_parts(self, hidden: Tensor) -> Iterable[tuple[int, Tensor]] | None:
@@ -196,7 +205,7 @@ class HFModel:
             for name in ("eager", attention.NAME):
                 self.model.set_attn_implementation(name)
                 found.append(self.decoder(input_ids=text, use_cache=False).last_hidden_state)
-            errors.append(_error(found[1], found[0]))
+            errors.append(relative_error(found[1], found[0]))
             if errors[-1] < PLAIN:
                 return
         least = min(errors, key=lambda error: (isnan(error), error))
@@ -213,7 +222,7 @@ class HFModel:
             return None
         seen = _Recorder()
         steps.run(token, at, seen, ropes[0])
-        if not all(_error(seen.keys[index], one) < STEPPED for index, one in keys.items()):
+        if not all(relative_error(seen.keys[index], one) < STEPPED for index, one in keys.items()):
             return None
         if isinstance(steps, CardSteps):
             return steps
@@ -224,7 +233,7 @@ class HFModel:
                 pot.append(index, torch.cat((one, -one), 2), torch.cat((one, -one), 2))
             steps.whole = whole
             found.append(steps.run(token, at, pot, ropes[0]))
-        steps.whole = steps.whole if _error(found[1], found[0]) < STEPPED else None
+        steps.whole = steps.whole if relative_error(found[1], found[0]) < STEPPED else None
         return steps
 
 
@@ -276,7 +285,7 @@ def _obstacle(model: Any) -> str:
 
 
 def _same(found: Tensor, wanted: Tensor, otherwise: str) -> None:
-    error = _error(found, wanted)
+    error = relative_error(found, wanted)
     if not error < SAME:  # bf16 rounding is 0.3%; a wrong rotation is off by 100%; NaN is refused too
         raise _unsupported(otherwise, error)
 
@@ -285,6 +294,6 @@ def _unsupported(why: str, error: float) -> ModelError:
     return ModelError(f"this model is not supported: {why} (relative error {error:.2f})")
 
 
-def _error(found: Tensor, wanted: Tensor) -> float:
+def relative_error(found: Tensor, wanted: Tensor) -> float:
     """Return the relative error."""
     return float((found.float() - wanted.float()).norm() / wanted.float().norm().clamp(min=1e-12))

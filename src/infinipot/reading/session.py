@@ -236,7 +236,8 @@ class PotSession:
         parts = getattr(self.model, "head_parts", lambda _: None)(hidden)
         if parts is not None:
             return novelty_by_parts(targets, parts, getattr(self.model, "softcap", None))
-        return novelty(hidden, targets, self.model.logits, self.model.vocabulary)
+        head = getattr(self.model, "rough_logits", self.model.logits)  # an answer's tokens are never rough
+        return novelty(hidden, targets, head, self.model.vocabulary)
 
     def keep_pace(self, last: bool = False) -> None:
         """Wait until the device is at most one forward behind, or not at all: then it never waits for us."""

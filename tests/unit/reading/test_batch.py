@@ -81,7 +81,7 @@ def test_the_same_tokens_and_pots_as_one_by_one(fixed: bool, final: bool, tokeni
     assert together(joint, prompts, wanted, final) == one_by_one
     for a, b in zip(alone, joint, strict=True):
         assert (a.pot.fill, a.pot.tokens, a.pot.cycles) == (b.pot.fill, b.pot.tokens, b.pot.cycles)
-        assert a.pot.pot_layers[0].clock.item() == b.pot.pot_layers[0].clock.item()
+        assert a.pot.pot_layers[0].dropped.item() == b.pot.pot_layers[0].dropped.item()
         for column in ("source", "novelty", "keys"):
             left, right = (getattr(r.pot.pot_layers[1], column)[:, :, : a.pot.fill] for r in (a, b))
             torch.testing.assert_close(left, right, atol=1e-4, rtol=1e-4)
@@ -211,7 +211,7 @@ def test_a_prompt_given_up_half_way_leaves_its_pot_whole() -> None:
         batch.step()
     batch.drop(half)
     assert 4 <= other.pot.tokens - before <= 5 < len(half.unwritten) + 5
-    assert other.pot.pot_layers[0].clock.item() == other.pot.tokens
+    assert other.pot.pot_layers[0].dropped.item() == other.pot.tokens - other.pot.fill
     other.ask("fine?", Generation(3))
     batch.step()
 
@@ -245,7 +245,7 @@ def test_an_answer_abandoned_half_way_leaves_every_pot_whole() -> None:
     for reader, before in zip(made, readers("toy", fixed=True), strict=True):
         list(before.generate([65], Generation(2 if reader is made[0] else 1), final=False))
         assert 0 <= reader.pot.tokens - before.pot.tokens <= 2
-        assert reader.pot.pot_layers[0].clock.item() == reader.pot.tokens
+        assert reader.pot.pot_layers[0].dropped.item() == reader.pot.tokens - reader.pot.fill
         reader.ask("fine?", Generation(3))
 
 

@@ -8,10 +8,10 @@ from infinipot.core.cuda.product_kernels import product, product_alone, round_ro
 from infinipot.core.cuda.rounded_attention_kernels import attend_rounded
 from infinipot.core.cuda.rounded_kernels import append_rounded, keep_rounded, widen
 from infinipot.core.cuda.slot_kernels import append, keep
-from infinipot.core.cuda.step_kernels import add_norm, angles_at, attend_turned, turn, turns
+from infinipot.core.cuda.step_kernels import add_norm, angles_at, apart, attend_turned, gated, turns
 
 __all__ = [
-    "add_norm", "angles_at", "append", "append_rounded", "attend_rounded", "attend_rows", "attend_turned",
-    "keep", "keep_rounded", "merge", "product", "product_alone", "received", "round_rows", "serves", "turn",
-    "turns", "unpack", "widen",
+    "add_norm", "angles_at", "apart", "append", "append_rounded", "attend_rounded", "attend_rows",
+    "attend_turned", "gated", "keep", "keep_rounded", "merge", "product", "product_alone", "received",
+    "round_rows", "serves", "turns", "unpack", "widen",
 ]  # fmt: skip

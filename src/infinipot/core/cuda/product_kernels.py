@@ -21,6 +21,7 @@ PROGRAMS = 512  # wanted at least, to keep a large chip busy with reading
 FLOATS_COLUMNS, FLOATS_AT_ONCE, FLOATS_WIDTH = 4, 2, 1024  # for one row and 8-bit floats: numbers in a piece
 FLOATS_SPREAD = True  # x is read once for every column: threads wait for none of the others
 BLOCK = 32  # rows a program unpacks
+MOST_WARPS = 16  # of a program that rounds a row
 FP8_LARGEST = tl.constexpr(448.0)  # of float8_e4m3fn
 
 
@@ -179,19 +180,23 @@ def product_alone(x: Tensor, data: Tensor, scale: Tensor) -> Tensor:
 
 
 @triton.jit
-def _round_rows(x, out, scale, width, N: tl.constexpr):
-    row = tl.program_id(0).to(tl.int64)
-    largest = tl.zeros((N,), tl.float32)
-    for start in range(0, width, N):
-        at = start + tl.arange(0, N)
-        part = tl.load(x + row * width + at, mask=at < width, other=0.0).to(tl.float32)
-        largest = tl.maximum(largest, tl.abs(part))
-    size = tl.maximum(tl.max(largest, 0) / FP8_LARGEST, 1e-12)
-    tl.store(scale + row, size)
-    for start in range(0, width, N):
-        at = start + tl.arange(0, N)
-        part = tl.load(x + row * width + at, mask=at < width, other=0.0).to(tl.float32)
-        tl.store(out + row * width + at, (part / size).to(out.dtype.element_ty), mask=at < width)
+def store_rounded(value, out, scale, at, here):
+    """Store a program's row in 8-bit floats, and its scale."""
+    size = tl.maximum(tl.max(tl.abs(value), 0) / FP8_LARGEST, 1e-12)
+    tl.store(scale + tl.program_id(0), size)
+    tl.store(out + at, (value / size).to(out.dtype.element_ty), mask=here)
+
+
+@triton.jit
+def _round_rows(x, out, scale, width, W: tl.constexpr):
+    at = tl.arange(0, W)
+    here, at_row = at < width, tl.program_id(0).to(tl.int64) * width + at
+    store_rounded(tl.load(x + at_row, mask=here, other=0.0).to(tl.float32), out, scale, at_row, here)
+
+
+def rounded_warps(block: int) -> int:
+    """Warps of a program that holds a row of so many columns: 32 a thread at least."""
+    return max(4, min(MOST_WARPS, block // 1024))
 
 
 def round_rows(x: Tensor) -> tuple[Tensor, Tensor]:
@@ -199,5 +204,6 @@ def round_rows(x: Tensor) -> tuple[Tensor, Tensor]:
     rows, width = x.shape
     out = torch.empty(rows, width, dtype=torch.float8_e4m3fn, device=x.device)
     scale = torch.empty(rows, 1, dtype=torch.float32, device=x.device)
-    _round_rows[(rows,)](x.contiguous(), out, scale, width, N=1024, num_warps=4)
+    block = triton.next_power_of_2(width)
+    _round_rows[(rows,)](x.contiguous(), out, scale, width, W=block, num_warps=rounded_warps(block))
     return out, scale

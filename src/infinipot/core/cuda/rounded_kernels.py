@@ -38,7 +38,7 @@ def angles(cos, sin, place, here, half, D: tl.constexpr):
 @triton.jit
 def _append_rounded(
     keys, values, to_keys, to_values, key_scale, value_scale, source, novelty, running,
-    offset, cos, sin, wide_keys, wide_values, clock, fill, count, slots, kb, kh, kn, vb, vh, vn,
+    offset, cos, sin, wide_keys, wide_values, dropped, fill, count, slots, kb, kh, kn, vb, vh, vn,
     H: tl.constexpr, D: tl.constexpr, N: tl.constexpr,
 ):  # fmt: skip
     row, block = tl.program_id(0), tl.program_id(1)
@@ -69,7 +69,7 @@ def _append_rounded(
     scale = tl.max(tl.abs(value), 1) / LARGEST
     tl.store(to_values + to[:, None] * D + column, round_row(value, scale), mask=here[:, None])
     tl.store(value_scale + to, scale, mask=here)
-    tl.store(source + to, tl.load(clock) + place, mask=here)
+    tl.store(source + to, tl.load(dropped) + fill + place, mask=here)
     nothing = tl.zeros((N,), tl.float32)
     tl.store(novelty + to, nothing, mask=here)
     tl.store(running + to, nothing, mask=here)
@@ -77,7 +77,7 @@ def _append_rounded(
 
 def append_rounded(
     keys: Tensor, values: Tensor, into: list[Tensor], offset: Tensor, cos: Tensor, sin: Tensor,
-    wide_keys: Tensor, wide_values: Tensor, clock: Tensor, fill: int,
+    wide_keys: Tensor, wide_values: Tensor, dropped: Tensor, fill: int,
 ) -> None:  # fmt: skip
     """Write new entries [B, Hkv, n, D] after slot `fill`, rounded, and into the buffer as they are.
 
@@ -86,7 +86,7 @@ def append_rounded(
     batch, heads, count, dim = keys.shape
     keys, values = (x if x.stride(-1) == 1 else x.contiguous() for x in (keys, values))
     _append_rounded[(batch * heads, triton.cdiv(count, 32))](
-        keys, values, *into, offset, cos, sin, wide_keys, wide_values, clock, fill, count, into[0].shape[2],
+        keys, values, *into, offset, cos, sin, wide_keys, wide_values, dropped, fill, count, into[0].shape[2],
         *keys.stride()[:3], *values.stride()[:3], H=heads, D=dim, N=32, num_warps=4,
     )  # fmt: skip
 

@@ -13,6 +13,7 @@ from infinipot.core.cuda.attention_kernels import HALF
 
 # A layer's addresses in a table: one a column, in the order of `columns.COLUMNS`.
 STRIDE = tl.constexpr(len(COLUMNS))
+BLOCK = 64  # entries that a program appends
 KEYS, VALUES, SOURCE, NOVELTY, SUMMED, ANCHORS, WRITTEN = (tl.constexpr(at) for at in range(len(COLUMNS)))
 
 
@@ -20,35 +21,70 @@ KEYS, VALUES, SOURCE, NOVELTY, SUMMED, ANCHORS, WRITTEN = (tl.constexpr(at) for 
 
 
 @triton.jit
+def _turn(source, to, place, here, cos, sin, D: tl.constexpr):
+    """Turn rows that begin at `source` by the angles of their places, and write them from `to` on."""
+    half = tl.arange(0, D // 2)
+    a = tl.load(source + half, mask=here, other=0.0).to(tl.float32)
+    b = tl.load(source + D // 2 + half, mask=here, other=0.0).to(tl.float32)
+    c = tl.load(cos + place * (D // 2) + half, mask=here, other=0.0).to(tl.float32)
+    s = tl.load(sin + place * (D // 2) + half, mask=here, other=0.0).to(tl.float32)
+    tl.store(to + half, (a * c - b * s).to(to.dtype.element_ty), mask=here)
+    tl.store(to + D // 2 + half, (b * c + a * s).to(to.dtype.element_ty), mask=here)
+
+
+@triton.jit
 def _append(
-    keys, values, to_keys, to_values, source, novelty, running, clock, fill, count, slots,
-    kb, kh, kn, vb, vh, vn, H: tl.constexpr, D: tl.constexpr, N: tl.constexpr,
+    keys, values, to_keys, to_values, source, novelty, running, dropped, queries, cos, sin,
+    fill, count, slots, entries, kb, kh, kn, vb, vh, vn, qb, qh, qn,
+    H: tl.constexpr, Q: tl.constexpr, D: tl.constexpr, N: tl.constexpr, TURN: tl.constexpr,
 ):  # fmt: skip
+    """One head's block of new entries; programs beyond the KV heads turn queries where they are."""
     row, block = tl.program_id(0), tl.program_id(1)
-    batch, head = row // H, row % H
     place, column = block * N + tl.arange(0, N), tl.arange(0, D)
     here = place < count
-    to = row.to(tl.int64) * slots + fill + place
-    key = tl.load(keys + batch * kb + head * kh + place[:, None] * kn + column, mask=here[:, None])
-    tl.store(to_keys + to[:, None] * D + column, key, mask=here[:, None])
-    value = tl.load(values + batch * vb + head * vh + place[:, None] * vn + column, mask=here[:, None])
-    tl.store(to_values + to[:, None] * D + column, value, mask=here[:, None])
-    tl.store(source + to, tl.load(clock) + place, mask=here)
-    nothing = tl.zeros((N,), tl.float32)
-    tl.store(novelty + to, nothing, mask=here)
-    tl.store(running + to, nothing, mask=here)
+    if row < entries:
+        batch, head = row // H, row % H
+        to = row.to(tl.int64) * slots + fill + place
+        begin = keys + batch * kb + head * kh + place[:, None] * kn
+        if TURN:
+            _turn(begin, to_keys + to[:, None] * D, place[:, None], here[:, None], cos, sin, D)
+        else:
+            key = tl.load(begin + column, mask=here[:, None])
+            tl.store(to_keys + to[:, None] * D + column, key, mask=here[:, None])
+        value = tl.load(values + batch * vb + head * vh + place[:, None] * vn + column, mask=here[:, None])
+        tl.store(to_values + to[:, None] * D + column, value, mask=here[:, None])
+        tl.store(source + to, tl.load(dropped) + fill + place, mask=here)
+        nothing = tl.zeros((N,), tl.float32)
+        tl.store(novelty + to, nothing, mask=here)
+        tl.store(running + to, nothing, mask=here)
+    elif TURN:
+        asked = row - entries
+        asks = queries + asked // Q * qb + asked % Q * qh + place[:, None] * qn
+        _turn(asks, asks, place[:, None], here[:, None], cos, sin, D)
 
 
-def append(keys: Tensor, values: Tensor, into: list[Tensor], clock: Tensor, fill: int) -> None:
+def append(
+    keys: Tensor,
+    values: Tensor,
+    into: list[Tensor],
+    dropped: Tensor,
+    fill: int,
+    turn: list[Tensor] | None = None,
+) -> None:
     """Write new entries [B, Hkv, n, D] after slot `fill` of a layer's columns. Oracle: `PotLayer.append`.
 
     into: `columns.SLOTS`, in their order: keys, values [B, Hkv, S, D], then numbers [B, Hkv, S].
+    turn: queries [B, Hq, n, D], turned in place by cosines and sines [n, D / 2], as keys are on their way.
     """
     batch, heads, count, dim = keys.shape
-    keys, values = (x if x.stride(-1) == 1 else x.contiguous() for x in (keys, values))
-    _append[(batch * heads, triton.cdiv(count, 64))](
-        keys, values, *into, clock, fill, count, into[0].shape[2],
-        *keys.stride()[:3], *values.stride()[:3], H=heads, D=dim, N=64, num_warps=4,
+    if not turn:
+        keys, values = (x if x.stride(-1) == 1 else x.contiguous() for x in (keys, values))
+    queries, cos, sin = turn or (keys, keys, keys)
+    more = queries.shape[1] if turn else 0
+    _append[(batch * (heads + more), triton.cdiv(count, BLOCK))](
+        keys, values, *into, dropped, queries, cos, sin, fill, count, into[0].shape[2], batch * heads,
+        *keys.stride()[:3], *values.stride()[:3], *queries.stride()[:3],
+        H=heads, Q=max(1, more), D=dim, N=BLOCK, TURN=bool(turn), num_warps=4,
     )  # fmt: skip
 
 

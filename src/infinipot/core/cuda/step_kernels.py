@@ -1,8 +1,9 @@
-"""Triton kernels of a token's step through a decoder, around its products: sums with norms, RoPE, attention.
+"""Triton kernels of tokens' way through a decoder, around its products: sums with norms, RoPE, attention.
 
-A kernel that is EARLY begins while the one before it ends and then waits for it; what it may do before is
-fetch what no kernel of the step writes. So the first kernel of a step must not be: what was written before
-the step is there when that one begins. Each kernel has a twin in plain torch, named in its docstring.
+Where products are of 8-bit floats, the kernel that computes their input rounds it. A kernel that is EARLY
+begins while the one before it ends and then waits for it; what it may do before is fetch what no kernel of
+the step writes. So the first kernel of a step must not be: what was written before the step is there when
+that one begins. Each kernel has a twin in plain torch, named in its docstring.
 """
 
 import torch
@@ -11,22 +12,28 @@ import triton.language as tl
 from torch import Tensor
 
 from infinipot.core.cuda.attention_kernels import HALF, ROWS, head_of_pot, join
+from infinipot.core.cuda.product_kernels import rounded_warps, store_rounded
 from infinipot.core.cuda.units import gdc_launch_dependents, gdc_wait, launching
 
+Input = (
+    Tensor | tuple[Tensor, Tensor]
+)  # of a product: rows [n, K] as they are, or in 8-bit floats with scales
+GATED_BLOCK = 2048  # columns of a program of `gated`, where that has not a whole row
 PIECE = 128  # slots of one program, all read before the token's query is there
 MOST = 64  # pieces of a pot, that one program joins
 
 
 @triton.jit
 def _add_norm(
-    x, more, weight, total, out, width, eps, W: tl.constexpr, ADD: tl.constexpr, EARLY: tl.constexpr
+    x, more, weight, total, out, scale, width, eps,
+    W: tl.constexpr, ADD: tl.constexpr, ROUND: tl.constexpr, EARLY: tl.constexpr,
 ):  # fmt: skip
     if EARLY:
         gdc_launch_dependents()
         gdc_wait()
     at = tl.arange(0, W)
-    here, at_row = at < width, tl.program_id(0) * width + at
-    kind = out.dtype.element_ty
+    here, at_row = at < width, tl.program_id(0).to(tl.int64) * width + at
+    kind = x.dtype.element_ty
     value = tl.load(x + at_row, mask=here, other=0.0).to(tl.float32)
     gain = tl.load(weight + at, mask=here, other=0.0)
     if ADD:
@@ -34,20 +41,64 @@ def _add_norm(
         tl.store(total + at_row, value.to(kind), mask=here)
         value = value.to(kind).to(tl.float32)
     size = tl.rsqrt(tl.sum(value * value, 0) / width + eps)
-    tl.store(out + at_row, gain * (value * size).to(kind), mask=here)
+    normed = gain * (value * size).to(kind)
+    if ROUND:
+        store_rounded(normed.to(tl.float32), out, scale, at_row, here)
+    else:
+        tl.store(out + at_row, normed, mask=here)
 
 
 def add_norm(
-    x: Tensor, more: Tensor | None, weight: Tensor, eps: float, early: bool = True
-) -> tuple[Tensor, Tensor]:
-    """x [n, K] plus `more`, and that after RMSNorm. Oracle: a sum, and Llama's norm in plain torch."""
+    x: Tensor, more: Tensor | None, weight: Tensor, eps: float, early: bool = True, rounds: bool = False
+) -> tuple[Tensor, Input]:
+    """x [n, K] plus `more`, and that after RMSNorm, rounded to 8-bit floats if so wished.
+
+    Oracle: a sum, Llama's norm in plain torch, `fp8.rounded_rows`.
+    """
     rows, width = x.shape
-    total, out = (x if more is None else torch.empty_like(x)), torch.empty_like(x)
+    total, (out, scale) = (x if more is None else torch.empty_like(x)), _inputs(x, width, rounds)
     _add_norm[(rows,)](
-        x, x if more is None else more, weight, total, out, width, eps,
-        W=triton.next_power_of_2(width), ADD=more is not None, num_warps=8, **launching(x.device, early),
+        x, x if more is None else more, weight, total, out, scale, width, eps,
+        W=triton.next_power_of_2(width), ADD=more is not None, ROUND=rounds, num_warps=8,
+        **launching(x.device, early),
     )  # fmt: skip
-    return total, out
+    return total, ((out, scale) if rounds else out)
+
+
+def _inputs(like: Tensor, width: int, rounds: bool) -> tuple[Tensor, Tensor]:
+    """Room for a product's input [n, K], and where it is rounded for its scales [n, 1]."""
+    out = like.new_empty(len(like), width, dtype=torch.float8_e4m3fn if rounds else like.dtype)
+    return out, (like.new_empty(len(like), 1, dtype=torch.float32) if rounds else out)
+
+
+@triton.jit
+def _gated(x, out, scale, width, W: tl.constexpr, ROUND: tl.constexpr, EARLY: tl.constexpr):
+    if EARLY:
+        gdc_launch_dependents()
+        gdc_wait()
+    row, at = tl.program_id(0).to(tl.int64), tl.program_id(1) * W + tl.arange(0, W)
+    here = at < width
+    gate = tl.load(x + row * 2 * width + at, mask=here, other=0.0).to(tl.float32)
+    value = gate * tl.sigmoid(gate) * tl.load(x + (row * 2 + 1) * width + at, mask=here, other=0.0)
+    if ROUND:
+        store_rounded(value, out, scale, row * width + at, here)
+    else:
+        tl.store(out + row * width + at, value.to(out.dtype.element_ty), mask=here)
+
+
+def gated(x: Tensor, rounds: bool = False, early: bool = False) -> Input:
+    """SiLU of the first half of rows [n, 2 K] times the second half, rounded to 8-bit floats if so wished.
+
+    A row that is rounded is one program's, which holds all of it. Oracle: `F.silu`, `fp8.rounded_rows`.
+    """
+    rows, width = len(x), x.shape[1] // 2
+    out, scale = _inputs(x, width, rounds)
+    block = triton.next_power_of_2(width) if rounds else GATED_BLOCK
+    _gated[(rows, triton.cdiv(width, block))](
+        x, out, scale, width, W=block, ROUND=rounds, num_warps=rounded_warps(block) if rounds else 4,
+        **launching(x.device, early),
+    )  # fmt: skip
+    return (out, scale) if rounds else out
 
 
 @triton.jit
@@ -70,26 +121,42 @@ def angles_at(
 
 
 @triton.jit
-def _turn(qkv, cos, sin, width, D: tl.constexpr, EARLY: tl.constexpr):
+def _apart(
+    qkv, cos, sin, out, rows, KEYS: tl.constexpr, VALUES: tl.constexpr, ALL: tl.constexpr,
+    D: tl.constexpr, N: tl.constexpr, EARLY: tl.constexpr,
+):  # fmt: skip
     if EARLY:
         gdc_launch_dependents()
         gdc_wait()
-    row, head, half = tl.program_id(0), tl.program_id(1), tl.arange(0, D // 2)
-    at = qkv + row * width + head * D + half
-    c, s = (
-        tl.load(cos + row * (D // 2) + half).to(tl.float32),
-        tl.load(sin + row * (D // 2) + half).to(tl.float32),
-    )
-    a, b = tl.load(at).to(tl.float32), tl.load(at + D // 2).to(tl.float32)
-    tl.store(at, (a * c - b * s).to(qkv.dtype.element_ty))
-    tl.store(at + D // 2, (b * c + a * s).to(qkv.dtype.element_ty))
+    head, place, half = tl.program_id(1), tl.program_id(0) * N + tl.arange(0, N), tl.arange(0, D // 2)
+    first = tl.where(head < KEYS, 0, tl.where(head < VALUES, KEYS, VALUES))
+    count = tl.where(head < KEYS, KEYS, VALUES - KEYS)  # there are as many values as keys
+    here = (place < rows)[:, None]
+    at = qkv + (place[:, None] * ALL + head) * D + half
+    a = tl.load(at, mask=here, other=0.0).to(tl.float32)
+    b = tl.load(at + D // 2, mask=here, other=0.0).to(tl.float32)
+    turned = here & (place[:, None] * 0 + head < VALUES)
+    c = tl.load(cos + place[:, None] * (D // 2) + half, mask=turned, other=1.0).to(tl.float32)
+    s = tl.load(sin + place[:, None] * (D // 2) + half, mask=turned, other=0.0).to(tl.float32)
+    to = out + (rows * first + place[:, None] * count + head - first) * D + half
+    tl.store(to, (a * c - b * s).to(out.dtype.element_ty), mask=here)
+    tl.store(to + D // 2, (b * c + a * s).to(out.dtype.element_ty), mask=here)
 
 
-def turn(qkv: Tensor, cos: Tensor, sin: Tensor, heads: int) -> Tensor:
-    """Turn the first `heads` heads of rows [n, all heads D] in place by cos, sin [n, D / 2]. Oracle: RoPE."""
+def apart(qkv: Tensor, cos: Tensor, sin: Tensor, kv_heads: int, early: bool = True) -> list[Tensor]:
+    """Queries, keys, both turned by cos, sin [n, D / 2], and values [n, heads, D] of rows [n, all heads D].
+
+    Oracle: RoPE in plain torch.
+    """
     rows, dim = len(qkv), 2 * cos.shape[-1]
-    _turn[(rows, heads)](qkv, cos, sin, qkv.shape[1], D=dim, num_warps=1, **launching(qkv.device))
-    return qkv
+    every, out, block = qkv.shape[1] // dim, torch.empty_like(qkv), 16 if len(qkv) > 16 else 1
+    sizes = [every - 2 * kv_heads, kv_heads, kv_heads]
+    _apart[(triton.cdiv(rows, block), every)](
+        qkv, cos, sin, out, rows, KEYS=sizes[0], VALUES=every - kv_heads, ALL=every, D=dim, N=block,
+        num_warps=1 if block == 1 else 4, **launching(qkv.device, early),
+    )  # fmt: skip
+    parts = torch.split(out.view(-1, dim), [rows * size for size in sizes])
+    return [part.view(rows, -1, dim) for part in parts]
 
 
 @triton.jit

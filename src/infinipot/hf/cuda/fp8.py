@@ -5,6 +5,7 @@ as it is, by our kernel. Plain torch is the oracle.
 """
 
 from collections.abc import Sequence
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -16,6 +17,7 @@ KIND = torch.float8_e4m3fn
 LARGEST = 448.0
 MULTIPLE = 16  # rows and columns of a weight, as the card's units want
 LEAST_CARD = (8, 9)  # compute capability from which on cards multiply them
+ROUGH_HEAD = True  # novelty is by an output head in 8-bit floats, beside the one of answers
 FUSED = True  # a compiled layer rounds an input where it computes it; false: by a kernel of its own
 
 
@@ -48,6 +50,25 @@ def rounded_weight(weights: Sequence[Tensor], device: torch.device) -> Fp8:
         at = slice(first, first := first + len(part))
         made.data[at], made.scale.T[at] = rounded_rows(part.to(device))
     return made
+
+
+def add_rough(head: Any) -> None:
+    """Give an output head [V, H] a second weight in 8-bit floats, which `rough_logits` multiplies."""
+    weight = getattr(head, "weight", None)
+    if (
+        isinstance(weight, Tensor)
+        and head.bias is None
+        and all(size % MULTIPLE == 0 for size in weight.shape)
+    ):
+        held = rounded_weight([weight.data], weight.device)
+        head.register_buffer("rough", held.data, persistent=False)
+        head.register_buffer("rough_scale", held.scale, persistent=False)
+
+
+def rough_logits(head: Any, hidden: Tensor) -> Tensor | None:
+    """Logits [n, V] of hidden states [n, H] in 8-bit floats; None where a head has no such weight."""
+    held = getattr(head, "rough", None)
+    return None if held is None or not ROUGH_HEAD else product(hidden, held, head.rough_scale)
 
 
 def product(x: Tensor, data: Tensor, scale: Tensor) -> Tensor:

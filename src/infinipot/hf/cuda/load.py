@@ -31,6 +31,8 @@ class Filler:
         for prefix, module in list(model.named_modules()):
             self._children(module, prefix, model.get_output_embeddings())
         fill_plain(model, self.source, self._plain, apart)
+        if self.how == "fp8" and fp8.ROUGH_HEAD:
+            fp8.add_rough(model.get_output_embeddings())
         for module in model.modules():  # buffers of the skeleton, such as RoPE's frequencies
             for name, buffer in list(module.named_buffers(recurse=False)):
                 setattr(module, name, buffer.to(self.device))

@@ -7,9 +7,13 @@ import torch
 from torch import nn
 
 from infinipot.errors import ConfigError
-from infinipot.hf.model import HFModel
+from infinipot.hf.cuda import layers as own
+from infinipot.hf.cuda.layers import CardLayers
+from infinipot.hf.cuda.modules import unrounded_inputs
+from infinipot.hf.model import PROBED, PROBES, STEPPED, HFModel, relative_error
 from infinipot.hf.packed.integers import has_vnni
 from infinipot.hf.packed.modules import PackedHead, mix_attention, round_many
+from infinipot.hf.rope import frequencies
 from infinipot.hf.speed.joint import join
 from infinipot.hf.speed.products import has_bfloat16, has_onednn, pack
 from infinipot.models.memory import trim
@@ -50,6 +54,40 @@ def allow_recompiling() -> None:
     torch._dynamo.config.allow_unspec_int_on_nn_module = True  # else every layer index compiles anew
 
 
+def own_layers(model: HFModel) -> CardLayers | None:
+    """Return the decoder's layers by our own kernels, where they come to what the decoder comes to."""
+    layers = CardLayers.of(model.decoder) if own.ON else None
+    ropes = frequencies(model.decoder, model.config, PROBED)
+    if layers is None or any(model.windows()) or any(one is not ropes[0] for one in ropes):
+        return None
+    if 2 * len(ropes[0]) != layers.size:  # some of a head does not turn
+        return None
+    from infinipot.core.cuda.units import attempt  # needs Triton, as layers do
+
+    try:
+        return layers if attempt("layers", model.device, lambda: _same_layers(model, layers)) else None
+    finally:
+        model.layers = None
+
+
+def _same_layers(model: HFModel, layers: CardLayers) -> bool:
+    """Compare the keys of all layers and what comes out, for some tokens and for one more.
+
+    Inputs are not rounded for it. A model in 16 bits may make last bits large on one text: one must do.
+    """
+    texts = torch.linspace(1, model.vocabulary - 1, PROBES * PROBED, dtype=torch.float32).long()
+    for text in texts.view(PROBED, PROBES).T.to(model.device)[:, None]:
+        found = []
+        for model.layers in (None, layers):
+            pot = model.new_pot(PROBED, PROBED)
+            with unrounded_inputs(model.model):
+                out = [model.forward(part, pot) for part in torch.split(text, [PROBED - 1, 1], dim=1)]
+            found.append([*out, *(layer.keys for layer in pot.pot_layers)])
+        if all(relative_error(*pair) < STEPPED for pair in zip(found[1], found[0], strict=True)):
+            return True
+    return False
+
+
 def _round(model: HFModel) -> bool:
     """Let many tokens be multiplied in fewer bits, as far as this processor and the model's weights go.
 
@@ -70,7 +108,10 @@ def prepare(model: HFModel, mixed: bool = False, fused: bool = False, packed: bo
     if model.obstacle or (packed and model.device.type != "cuda"):
         return MIXED if mixed and not model.obstacle and _round(model) else name
     if model.device.type == "cuda":  # products in few bits are joint already, and are left alone by `join`
-        fuse(model.decoder) if fused else join(model.decoder)
+        join(model.decoder)
+        model.layers = own_layers(model)
+        if fused:
+            fuse(model.decoder)
     elif model.device.type == "cpu" and name == "float32" and has_onednn():
         mixed = mixed and has_bfloat16()
         pack(model.model, model.decoder, torch.bfloat16 if mixed else torch.float32)

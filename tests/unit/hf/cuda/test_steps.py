@@ -13,7 +13,7 @@ pytest.importorskip("triton", reason="without Triton there are no such steps")
 from infinipot.core import pot_layer, rows
 from infinipot.core.cuda import kernels
 from infinipot.core.rows import FixedRows
-from infinipot.hf.cuda import steps
+from infinipot.hf.cuda import layers, steps
 from infinipot.hf.cuda.load import Filler
 from infinipot.hf.cuda.steps import CardSteps
 from infinipot.hf.model import HFModel
@@ -46,7 +46,8 @@ def relative(found: torch.Tensor, wanted: torch.Tensor) -> float:
 def test_a_step_is_what_the_decoder_does(biased: bool, fill: int, monkeypatch: pytest.MonkeyPatch) -> None:
     model = few_bits(attention_bias=biased, mlp_bias=biased)
     assert model.steps is None  # no card
-    monkeypatch.setattr(steps, "kernels", lambda _: kernels)
+    for module in (steps, layers):
+        monkeypatch.setattr(module, "kernels", lambda _: kernels)
     made = CardSteps.of(model.decoder)
     assert made is not None
     pot = model.new_pot(96, 48)
@@ -71,7 +72,8 @@ def test_a_step_is_what_the_decoder_does(biased: bool, fill: int, monkeypatch: p
 
 @pytest.mark.parametrize("change", ["norm", "activation", "part", "sinks", "bits"])
 def test_a_decoder_of_other_parts_has_no_steps(change: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(steps, "kernels", lambda _: kernels)
+    for module in (steps, layers):
+        monkeypatch.setattr(module, "kernels", lambda _: kernels)
     decoder = few_bits("int8" if change == "bits" else "int4").decoder
     layer = decoder.layers[1]
     if change == "norm":

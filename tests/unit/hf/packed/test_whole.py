@@ -53,7 +53,7 @@ def alike(one: Pot, other: Pot) -> bool:
     pairs = list(zip(one.pot_layers, other.pot_layers, strict=True))
     counted = all(
         torch.equal(a.source[..., : a.fill], b.source[..., : b.fill])
-        and (a.fill, a.tokens, int(a.clock)) == (b.fill, b.tokens, int(b.clock))
+        and (a.fill, a.tokens, int(a.dropped)) == (b.fill, b.tokens, int(b.dropped))
         for a, b in pairs
     )
     return counted and all(
