@@ -1,6 +1,6 @@
 """Parts of `benchmarks/card.py` in two minutes: all compile and warm up at once, then each is timed alone.
 
-    python benchmarks/card_together.py --out DIR --seconds 118
+    python benchmarks/card_together.py --out DIR --seconds 145
 
 A part is a process that says when it is warm and waits to be told to go on. When all are, or after `--warm`
 seconds, they go on one after the other; those that are not warm by then stand still meanwhile and come last.
@@ -14,123 +14,19 @@ import json
 import os
 import queue
 import signal
-import statistics
 import subprocess
 import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
-from itertools import pairwise
 from pathlib import Path
 from typing import Any, TextIO
 
 HERE = Path(__file__).resolve()
 WARM, FOUND = "WARM", "FOUND "
-EARLY = {"TORCHINDUCTOR_ENABLE_PDL": "1"}  # the compiler's kernels begin while the one before ends
-PARTS: dict[str, tuple[str, dict[str, str]]] = {  # what is timed, and in what environment
-    "decode-int4": ("decode-int4", {}),
-    "documents-8": ("documents-8", {}),
-    "read": ("read-full", {}),
-    "read-fp8": ("read-fp8", {}),
-    "read-fp8-early": ("read-fp8", EARLY),
-    "read-early": ("read-full", EARLY),
-}
-SKIP = 8  # steps before those that are timed
-
-
-def decode(setting: Any, weights: str) -> Iterator[dict[str, Any]]:
-    """A decoded token on nearly full pots of 16 and of 8 bits: what was captured first is timed later."""
-    from infinipot.bench.systems import engine
-
-    subject = setting.subject(weights)
-    readers = {bits: filled(subject, setting.recipe(pot_bits=bits), 160) for bits in (16, 8)}
-    for reader in readers.values():
-        token_ms(subject, reader, 32)
-    yield {}
-    for bits, reader in readers.items():
-        rounds = [token_ms(subject, reader, 128 if setting.device == "cuda" else 24) for _ in range(3)]
-        yield {f"decode_ms, pot of {bits} bits": rounds, f"engine, pot of {bits} bits": engine(reader)}
-    yield {"steps": type(subject.model.steps).__name__, "fill": readers[16].pot.fill}
-
-
-def filled(subject: Any, recipe: Any, room: int) -> Any:
-    """A reader whose pot has that much room; no layer is compiled for it."""
-    import torch
-
-    reader = subject.reader(recipe)
-    wanted = reader.config.capacity - room
-    with torch.compiler.set_stance("force_eager"):
-        while reader.pot.fill < wanted:
-            reader.session.write(subject.text(min(2048, wanted - reader.pot.fill)), distil=False)
-    subject.synchronize()
-    return reader
-
-
-def token_ms(subject: Any, reader: Any, new_tokens: int) -> float:
-    """Milliseconds of a token of an answer, by a fork: graphs serve any pot."""
-    from infinipot.reading.sampling import Generation
-
-    answer = reader.fork().generate(subject.text(1), Generation(new_tokens), final=True)
-    moments = [time.perf_counter() for _ in answer]
-    return 1000 * statistics.median([b - a for a, b in pairwise(moments)][SKIP:])
-
-
-def documents(setting: Any, bits: str) -> Iterator[dict[str, Any]]:
-    """A step of 64 documents, as a share of what moving weights and pots takes at copy speed."""
-    from infinipot.reading.answer import answer_all
-    from infinipot.reading.sampling import Generation
-    from speed.ceilings import ceilings
-
-    subject, count = setting.subject(), 64 if setting.device == "cuda" else 2
-    first = filled(subject, setting.recipe(pot_bits=int(bits)), 100)
-    prompts = [subject.text(1, seed=n) for n in range(count)]
-
-    def step(new_tokens: int) -> float:
-        readers, moments = [first.fork() for _ in range(count)], []
-        for index, _token in answer_all(readers, prompts, Generation(new_tokens)):
-            if index == count - 1:
-                moments.append(time.perf_counter())
-        return statistics.median([b - a for a, b in pairwise(moments)][SKIP:])
-
-    step(16)
-    yield {}
-    rounds = [step(48) for _ in range(3)]
-    layer, fill = first.pot.pot_layers[0], first.pot.fill + 24
-    entry = layer.keys[0, :, 0].nbytes + layer.values[0, :, 0].nbytes + 8 * layer.keys.shape[1]
-    embedding = subject.bare.get_input_embeddings().weight
-    moved = subject.weight_bytes - embedding.nbytes + count * len(first.pot.pot_layers) * fill * entry
-    copy = ceilings(subject.device, subject.dtype)["copy_gb_s"]
-    shares = [moved / (copy * 1e9) / one for one in rounds]
-    rates = [count / one for one in rounds]
-    yield {"step_ms": [1000 * one for one in rounds], "tokens_s": rates, "share_of_bound": shares}
-    yield {"copy_gb_s": copy, "fill": fill}
-
-
-def read(setting: Any, weights: str) -> Iterator[dict[str, Any]]:
-    """A long text to its first token, twice; then memory beyond the weights."""
-    from infinipot.bench.systems import Pots
-
-    subject = setting.subject(weights if setting.device == "cuda" else "full")
-    system = Pots(subject, setting.recipe())
-    system.warm_up(setting.length, 16)
-    subject.sweep()
-    yield {}
-    names = ("first_token_s", "reading_s", "decode_ms")
-    rows: dict[str, list[float]] = {name: [] for name in names}
-    told: dict[str, Any] = {}
-    for _ in range(2):
-        system.reader.clear()
-        running = system.run(setting.length, 16)
-        try:
-            while True:
-                next(running)
-        except StopIteration as done:
-            told = done.value
-        for name in names:
-            rows[name].append(told[name])
-        yield {**rows, "engine": told["engine"]}
-    yield {name.replace("_bytes", "_gb"): value / 1e9 for name, value in subject.peak().items()}
+PARTS = ("kernels", "read-fp8", "documents-8", "read-full", "decode-int4")
+LINE, KERNELS = 118, 18  # characters of a value in the table, and lines of a profile
 
 
 def part(name: str, args: argparse.Namespace) -> None:
@@ -139,21 +35,30 @@ def part(name: str, args: argparse.Namespace) -> None:
         str(HERE.parents[1] / "src"),
         str(HERE.parent),
     ]  # a borrowed machine has nothing installed
+    from speed import layer_kernels, together_parts
     from speed.card_parts import Setting
 
     kinds: dict[str, Callable[..., Iterator[dict[str, Any]]]] = {
-        "decode": decode, "documents": documents, "read": read,
-    }  # fmt: skip
-    what, _, kind = PARTS[name][0].partition("-")
+        "kernels": layer_kernels.kernel_times,
+        "read": together_parts.read,
+        "decode": together_parts.decode,
+        "documents": together_parts.documents,
+    }
+    what, _, kind = name.partition("-")
     setting = Setting(args.shape, args.device, args.length, args.length)
-    if args.device != "cuda":
-        kind = "8" if what == "documents" else "full"
+    if args.device != "cuda" and what == "decode":
+        kind = "full"
     going = kinds[what](setting, kind)
-    next(going)
+    print(FOUND + json.dumps(next(going)), flush=True)
     print(WARM, flush=True)
     sys.stdin.readline()
     for found in going:
         print(FOUND + json.dumps(found), flush=True)
+
+
+def environment(name: str, device: str) -> dict[str, str]:
+    """What a part's process sees: without a card kernels are interpreted."""
+    return {**os.environ, **({"TRITON_INTERPRET": "1"} if name == "kernels" and device != "cuda" else {})}
 
 
 class Part:
@@ -166,7 +71,7 @@ class Part:
         self.said: queue.Queue[str | None] = queue.Queue()
         self.process = subprocess.Popen(
             [str(one) for one in command], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT, text=True, env={**os.environ, **PARTS[name][1]},
+            stderr=subprocess.STDOUT, text=True, env=environment(name, args.device),
         )  # fmt: skip
         threading.Thread(target=self._listen, daemon=True).start()
 
@@ -175,10 +80,16 @@ class Part:
             self.log.write(f"{self.name}: {line}")
             self.log.flush()
             if line.startswith(FOUND):
-                self.found |= json.loads(line.removeprefix(FOUND))
+                self._find(json.loads(line.removeprefix(FOUND)))
             if line.strip() == WARM:
                 self.said.put(WARM)
         self.said.put(None)
+
+    def _find(self, told: dict[str, Any]) -> None:
+        """Take down what was found; a time that comes again is one more of a list."""
+        for name, value in told.items():
+            again = name in self.found and isinstance(value, float)
+            self.found[name] = [*_list(self.found[name]), value] if again else value
 
     def hears(self, until: float) -> bool:
         """Say whether the part is warm, or has ended, by then."""
@@ -204,6 +115,24 @@ class Part:
             self.found["failed"] = "out of time" if code == -1 else f"ended with {code}: see the log"
 
 
+def _list(value: Any) -> list[Any]:
+    return value if isinstance(value, list) else [value]
+
+
+def table(found: dict[str, dict[str, Any]]) -> str:
+    """All numbers, a line each; of a profile the costliest kernels."""
+    profiles, lines = list[str](), list[str]()
+    for name, told in found.items():
+        for what, value in told.items():
+            if what == "profile":
+                profiles += [f"{name:<12} {k[:80]:<80} {v}" for k, v in list(value.items())[:KERNELS]]
+                continue
+            numbers = [f"{v:.4g}" for v in value] if isinstance(value, list) else value
+            shown = f"{value:.5g}" if isinstance(value, float) else str(numbers)
+            lines.append(f"{name:<12} {what:<38} {shown[:LINE]}")
+    return "\n".join(profiles + lines)
+
+
 def main() -> int:
     began = time.perf_counter()
     parser = argparse.ArgumentParser(
@@ -211,7 +140,7 @@ def main() -> int:
     )
     parser.add_argument("--out", type=Path, required=True, help="folder of the two files")
     parser.add_argument("--parts", default=",".join(PARTS), help="with commas between, in this order")
-    parser.add_argument("--seconds", type=float, default=118, help="after which whatever runs is ended")
+    parser.add_argument("--seconds", type=float, default=145, help="after which whatever runs is ended")
     parser.add_argument("--warm", type=float, default=80, help="after which warm parts are timed")
     parser.add_argument("--length", type=int, default=131072, help="tokens of a text")
     parser.add_argument("--shape", default="llama-3-8b", help="whose random weights")
@@ -234,8 +163,7 @@ def main() -> int:
             one.found |= {"begun_s": start - began, "ended_s": time.perf_counter() - began}
             found = {one.name: one.found for one in parts}
             (args.out / "together.json").write_text(json.dumps(found, indent=1) + "\n")
-            for what, value in one.found.items():
-                print(f"{one.name:<15} {what:<30} {value}", flush=True)
+        print(table(found))
     return 0
 
 
