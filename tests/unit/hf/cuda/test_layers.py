@@ -13,13 +13,15 @@ pytest.importorskip("triton", reason="without Triton there are no such layers")
 from infinipot.core import keep, pot_layer, rounded_layer, rows
 from infinipot.core.cuda import kernels
 from infinipot.core.rows import FixedRows, Rows
-from infinipot.hf.cuda import layers
+from infinipot.hf.cuda import fp8, layers
 from infinipot.hf.cuda.layers import CardLayers
 from infinipot.hf.cuda.load import Filler
 from infinipot.hf.model import HFModel
 from infinipot.hf.packed.load import skeleton
+from infinipot.hf.plain import Words
 from infinipot.hf.speed.joint import join
 from infinipot.hf.speed.prepare import own_layers
+from infinipot.recipes.recipe import Recipe
 from plain_weights import PlainWeights
 
 CPU = torch.device("cpu")
@@ -116,3 +118,19 @@ def test_a_decoder_of_other_parts_has_no_layers(change: str) -> None:
     else:
         layer.mlp.gate_proj, layer.mlp.up_proj = torch.nn.Linear(64, 96), torch.nn.Linear(64, 96)
     assert CardLayers.of(decoder) is None
+
+
+def test_novelty_is_by_a_rough_head_and_answers_are_not(monkeypatch: pytest.MonkeyPatch) -> None:
+    model = model_of("fp8")
+    hidden = torch.randn(5, 64).to(KIND)
+    exact, rough = model.logits(hidden), model.rough_logits(hidden)
+    assert 0 < relative(rough, exact) < 0.06
+    assert torch.equal(exact, model.head(hidden))
+    assert not [name for name, _ in model.named_weights() if "rough" in name]  # saved pots stay readable
+    reader = Recipe.named(capacity=96, format="plain").reader(model, Words())
+    novelty = reader.session._surprise(hidden[None], torch.arange(5)[None])[0]
+    wanted = torch.nn.functional.cross_entropy(rough.float(), torch.arange(5), reduction="none")
+    assert torch.allclose(novelty, wanted, atol=1e-3)
+    monkeypatch.setattr(fp8, "ROUGH_HEAD", False)
+    assert torch.equal(model.rough_logits(hidden), exact)
+    assert torch.equal(model_of("full").rough_logits(hidden), model_of("full").logits(hidden))
