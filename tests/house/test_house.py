@@ -21,6 +21,7 @@ LIBRARIES = {  # private names of other people's libraries, each with the reason
     r"torch\.cpu\._is_\w+_supported": "what a processor can do has no public name",
     r"torch\._dynamo(\.\w+)*": "the public torch.compiler has neither reset of limits nor their sizes",
     r"torch\._scaled_mm": "products of 8-bit floats with scales have no public name yet",
+    r"torch\._foreach_add_": "one addition to many tensors has no public name",
     r"torch\._int_mm": "products of 8-bit whole numbers have no public name",
     r"\w+\._forward_(pre_)?hooks": "torch has no public question whether a module has hooks",
 }
