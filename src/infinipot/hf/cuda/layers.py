@@ -94,6 +94,8 @@ class CardLayers:
         layers: Any = getattr(decoder, "layers", ())
         if not _usual_norm(getattr(decoder, "norm", None)) or not all(map(_usual, layers)):
             return None
+        if any(one._forward_hooks or one._forward_pre_hooks for one in decoder.modules()):
+            return None  # somebody listens
         products = [cls._products(layer) for layer in layers]
         alike = len({(one.self_attn.head_dim, one.self_attn.scaling) for one in layers}) == 1
         fast = kernels(layers[0].input_layernorm.weight.device)

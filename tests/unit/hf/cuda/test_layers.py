@@ -52,6 +52,14 @@ def _kernels(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(module, "kernels", lambda _: kernels)
 
 
+def test_whoever_listens_to_a_module_is_told() -> None:
+    model = model_of("full")
+    handle = model.decoder.layers[1].mlp.down_proj.register_forward_hook(lambda *_: None)
+    assert own_layers(model) is None
+    handle.remove()
+    assert own_layers(model) is not None
+
+
 def relative(found: torch.Tensor, wanted: torch.Tensor) -> float:
     return float((found.double() - wanted.double()).norm() / wanted.double().norm())
 
