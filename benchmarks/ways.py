@@ -74,7 +74,7 @@ class Asking:
     """Readers for every way, and one whose pot has read the text."""
 
     def __init__(self, task: Task, engine: Engine, capacity: int) -> None:
-        sizes: Told = {"capacity": capacity, "format": engine.format, "meaning": 0}
+        sizes: Told = {"capacity": capacity, "format": engine.format, "meaning": 0, "judge": 0}
         self.task, self.text, self.runners = task, "", (Runner(engine, 2), Runner(engine, 2))
         self.recipes = Recipe.named(**sizes), Recipe.named("passages", **sizes)
         self.read, self.readers = self._reader(False), (list[Any](), list[Any]())

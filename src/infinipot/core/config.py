@@ -24,7 +24,8 @@ class PotConfig:
     closing   this many last slots are never dropped; 0 as in the paper.
     recall    tokens of passages that are read again before an answer; None means a quarter of capacity, 0
               none (the paper's), ALL the whole text with the question known.
-    judge     passages at most that the model itself judges before an answer; 0 leaves the choice to words.
+    judge     passages at most that the model itself judges before an answer; 0 leaves the choice to words,
+              None to words too, but on a card 32 are judged where a question's words find little.
     meaning   sentences at most that are found by their meaning and judged, where a question's words find
               little and the extra `meaning` is installed; 0 leaves the choice to words.
     tail      what becomes of a text's end, read since the last distillation, before a question:
@@ -39,7 +40,7 @@ class PotConfig:
     tail: Tail = "distil"
     closing: int = 0
     recall: int | None = None
-    judge: int = 0
+    judge: int | None = None
     meaning: int = 48
     pot_bits: int = 16
 
@@ -55,7 +56,7 @@ class PotConfig:
         remedy = f"use 0 to {self.capacity // 2}, half of `capacity`, or all"
         fits = self.recall is None or ALL <= self.recall <= self.capacity // 2
         check(fits, "recall", self.recall, remedy)
-        check(self.judge >= 0, "judge", self.judge, "use 0 or more passages")
+        check(self.judge is None or self.judge >= 0, "judge", self.judge, "use 0 or more passages")
         check(self.meaning >= 0, "meaning", self.meaning, "use 0 or more sentences")
         remedy = f"use 0 to {self.kept - self.opening}, the entries kept less the opening"
         check(0 <= self.closing <= self.kept - self.opening, "closing", self.closing, remedy)

@@ -122,7 +122,9 @@ class HFModel:
         places = pot.places(tokens.shape[1], tokens.device)
         many, count = tokens.shape
         single = self.steps if self.steps and count == 1 and many <= self.steps.most else None
-        if steps := single or self.layers:
+        # One token alone is faster through compiled layers, where there are such.
+        own = self.layers if many * count > 1 or not compiles() else None
+        if steps := single or own:
             with self._turn:
                 return steps.run(tokens, places, pot, pot.layers[0].rotation.frequencies)
         # A rare shape is not worth compiling for, where layers are compiled at all: what is compiled for it

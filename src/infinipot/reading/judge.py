@@ -8,6 +8,7 @@ after examples of both answers, and both judgements are added.
 
 from collections.abc import Sequence
 from itertools import takewhile
+from math import inf
 from typing import TYPE_CHECKING
 
 import torch
@@ -39,17 +40,18 @@ ALONE = ReadingMode(distil="never")  # a pot for these tokens only
 
 def judged(
     reader: "Reader", question: str, passages: Sequence[Passage], examples: bool = False
-) -> list[Passage]:
-    """Return the few passages that say the answer, the surest first; the earlier of two that are as sure.
+) -> tuple[list[Passage], bool]:
+    """Return the few passages that say the answer, the surest first, and whether the surest does say it.
 
-    With `examples` each is judged in both ways, and the sums count.
+    The earlier of two that are as sure. With `examples` each is judged in both ways, and the sums count.
     """
     texts = [passage.text.strip() for passage in passages]
     says = judge(reader, question, texts)
     if examples:
         says = [sum(both) for both in zip(says, judge_by_examples(reader, question, texts), strict=True)]
     surest = sorted(range(len(says)), key=says.__getitem__, reverse=True)[:MOST]
-    return [passages[at] for at in surest if says[at] >= says[surest[0]] - NEAR]
+    best = says[surest[0]] if surest else -inf
+    return [passages[at] for at in surest if says[at] >= best - NEAR], best >= 0
 
 
 @torch.no_grad()

@@ -22,6 +22,7 @@ LEAST = 16  # tokens of passages that are worth reading
 ASIDE = 8  # a capacity's part that the pot itself has beside passages: more of it distracts
 COVERED = 0.5  # of a question's telling words: if the best passage has no more, it is not trusted
 THREE = 3  # nor if it has fewer of them than this, where meaning may find better
+JUDGED = 32  # passages that a card judges in less time than an answer takes
 FEW, SMALL = 32, 512  # tokens of keywords; entries of the pot that they are asked for in
 SEVERAL = 60  # tokens of sentences that a story could contain
 KEYWORDS = (
@@ -47,6 +48,10 @@ class Answer(str):
         answer = cls(text)
         answer.passages = tuple(passages)
         return answer
+
+
+class Enough(list[Passage]):
+    """Passages that say the answer, by the model's own judgement: beside them the pot would distract."""
 
 
 def ask(reader: "Reader", question: str, generation: Generation, wanted: int) -> Answer:
@@ -81,21 +86,44 @@ def passages_for(reader: "Reader", question: str, budget: int, queries: Sequence
     if queries:
         return search(archive, queries, budget, count)
     queries = wordings(archive, question, reader.session.state.in_dialogue)
-    if config.judge:  # the best by their words, then, where words find fewer, all others in turn
-        every = dict.fromkeys([*ranked(archive, queries), *range(1, archive.last + 1)])
-        some = [*archive.passages(list(every)[: config.judge])]
-        return taken(judged(reader, queries[-1], some), queries, budget, count)
+    if config.judge:
+        some, _ = judged(reader, queries[-1], best(archive, queries, config.judge))
+        return taken(some, queries, budget, count)
     found, telling = coverage(archive, question)
     few = bool(telling) and found <= COVERED * telling
-    doubtful = config.meaning and telling and (few or found < THREE)
-    if doubtful and (embedder := getattr(reader.model, "meaning", None)):  # the first use loads it
+    doubtful = bool(telling) and (few or found < THREE)
+    if (
+        doubtful and config.meaning and (embedder := getattr(reader.model, "meaning", None))
+    ):  # the first use loads it
         guess = said(reader, LIKELY, question, SEVERAL)
         near = nearest(archive, embedder, [*queries, guess, f"{question} {guess}"], config.meaning)
         some = [*dict.fromkeys([*archive.passages(ranked(archive, queries)[:MOST]), *near])]
-        return taken(judged(reader, queries[-1], some, examples=True), queries, budget, count)
+        some, _ = judged(reader, queries[-1], some, examples=True)
+        return taken(some, queries, budget, count)
+    if doubtful and config.judge is None and (most := affordable(reader)):
+        some, sure = judged(reader, queries[-1], best(archive, queries, most))
+        passages = taken(some, queries, budget, count)
+        return Enough(passages) if sure and not needed(reader, question) else passages
     if few:
         queries.append(said(reader, KEYWORDS, question, FEW, ("\n",)))
     return search(archive, queries, budget, count)
+
+
+def best(archive: Archive, queries: Sequence[str], most: int) -> list[Passage]:
+    """Return the best passages by their words, then, where words find fewer, all others in turn."""
+    every = dict.fromkeys([*ranked(archive, queries), *range(1, archive.last + 1)])
+    return [*archive.passages(list(every)[:most])]
+
+
+def affordable(reader: "Reader") -> int:
+    """Return how many passages can be judged before every answer without waiting long for it."""
+    return JUDGED if reader.model.device.type == "cuda" else 0
+
+
+def needed(reader: "Reader", question: str) -> bool:
+    """Say whether the pot has what passages have not: a talk, or a text that was read for this question."""
+    aimed = reader.session.catalyst == reader.closing(catalyst_text(QUESTION, question))
+    return reader.session.state.in_dialogue or aimed
 
 
 def wordings(archive: Archive, question: str, in_dialogue: bool) -> list[str]:
@@ -119,7 +147,7 @@ def prompt(reader: "Reader", question: str, passages: Sequence[Passage], asked: 
 
     `asked` is the whole prompt where that is more than the question.
     """
-    if reader.session.mode.prompt == "passages":  # nothing but these, whatever was said before
+    if reader.session.mode.prompt == "passages" or isinstance(passages, Enough):  # nothing but these
         reader.session.forget_slots()
     if not passages:
         return reader.turn(asked or question)

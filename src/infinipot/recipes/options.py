@@ -33,6 +33,7 @@ _ENTRIES = "KV entries per layer and head, never exceeded."
 _END = "A text's end, before a question: distil it, fill the pot with it, or leave it raw."
 _PASSAGES = "Tokens of passages that are found in the text and read again before an answer."
 _JUDGED = "Passages at most that the model itself judges before an answer, one by one: slow on a CPU."
+_DOUBTED = "0; 32 on a card where words find little"
 _MEANT = "Sentences at most that are found by meaning where words find little (infinipot[meaning])."
 _AMOUNT: dict[str, Any] = {
     "metavar": "TOKENS|all",
@@ -54,7 +55,7 @@ SIZES = _named(  # fields of PotConfig by the same names, and `step`
     Option("opening", int, None, "First slots that are never dropped.", POT, shown="0", applies="chooses"),
     Option("closing", int, None, "Last slots that are never dropped.", POT, shown="0", applies="chooses"),
     Option("recall", int, None, _PASSAGES, POT, applies="recalls", **_AMOUNT),
-    Option("judge", int, None, _JUDGED, POT, applies="recalls", shown="0: words alone choose"),
+    Option("judge", int, None, _JUDGED, POT, applies="recalls", shown=_DOUBTED),
     Option("meaning", int, None, _MEANT, POT, applies="recalls", shown="48"),
     Option("tail", str, None, _END, POT, choices=("distil", "fill", "raw"), shown=THEIRS),
     Option("pot_bits", int, None, _BITS, POT, metavar="8|16", shown="16", applies="sized"),

@@ -107,9 +107,12 @@ def test_only_passages_nearly_as_good_as_the_best_are_read_and_a_few_at_most(
     made = read()
     passages = some(made, *range(1, 20))
     monkeypatch.setattr(judge, "judge", Opinions({7: 3.0, 9: 3.0 - NEAR, 2: 2.9 - NEAR}))
-    assert [one.text[:6] for one in judge.judged(made, QUESTION, passages)] == ["Day 7:", "Day 9:"]
-    monkeypatch.setattr(judge, "judge", Opinions(dict.fromkeys(range(20), 1.0)))
-    assert judge.judged(made, QUESTION, passages) == passages[:MOST]  # their order breaks a tie
+    found, says_it = judge.judged(made, QUESTION, passages)
+    assert [one.text[:6] for one in found] == ["Day 7:", "Day 9:"]
+    assert says_it
+    monkeypatch.setattr(judge, "judge", Opinions(dict.fromkeys(range(20), -0.1)))
+    assert judge.judged(made, QUESTION, passages) == (passages[:MOST], False)  # their order breaks a tie
+    assert judge.judged(made, QUESTION, []) == ([], False)
 
 
 def test_what_was_found_by_meaning_is_judged_in_two_ways_whose_sum_counts(
@@ -119,9 +122,10 @@ def test_what_was_found_by_meaning_is_judged_in_two_ways_whose_sum_counts(
     passages = some(made, *range(1, 20))
     monkeypatch.setattr(judge, "judge", Opinions({7: 3.0, 9: 2.0}))
     monkeypatch.setattr(judge, "judge_by_examples", Opinions({9: 1.0, 7: -1.5, 3: 2.0}))
-    found = judge.judged(made, QUESTION, passages, examples=True)
+    found, _ = judge.judged(made, QUESTION, passages, examples=True)
     assert [one.text[:6] for one in found] == ["Day 9:"]
-    assert [one.text[:6] for one in judge.judged(made, QUESTION, passages)] == ["Day 7:", "Day 9:"]
+    found, _ = judge.judged(made, QUESTION, passages)
+    assert [one.text[:6] for one in found] == ["Day 7:", "Day 9:"]
 
 
 def test_the_best_by_words_are_judged_first_and_up_to_the_bound(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -9,6 +9,7 @@ import torch
 from infinipot import Generation, Recipe
 from infinipot.core.config import ALL
 from infinipot.errors import ConfigError
+from infinipot.reading import recalled
 from infinipot.reading.reader import Reader
 from infinipot.testing import ByteTokenizer, ToyModel
 
@@ -197,6 +198,77 @@ def test_where_words_find_little_sentences_are_found_by_their_meaning_and_judged
     assert not judged  # three telling words are trusted
     made.recall("Which rusty cranes?")
     assert judged  # two are not
+
+
+class OnCard:
+    """What a card may judge, and what the model then says of passages."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, says: float) -> None:
+        self.judged, self.says = list[str](), says
+        monkeypatch.setattr(recalled, "affordable", lambda _: 8)
+        monkeypatch.setattr("infinipot.reading.judge.judge", self)
+
+    def __call__(self, _: Reader, _question: str, texts: Sequence[str]) -> list[float]:
+        self.judged += texts
+        return [self.says if "zebra" in text else self.says - 5 for text in texts]
+
+
+DOUBTED = "What is the zebra called?"  # two telling words
+
+
+def asked(made: Reader, question: str) -> int:
+    """How many entries a pot has when a question is asked of it, after what was recalled for it."""
+    twin = made.fork()
+    ids = recalled.prompt(twin, question, made.recall(question))
+    return twin.pot.fill + len(ids)
+
+
+def test_on_a_card_passages_are_judged_where_words_find_little(monkeypatch: pytest.MonkeyPatch) -> None:
+    card = OnCard(monkeypatch, says=1.0)
+    made = read()
+    found = made.recall(DOUBTED)
+    assert len(card.judged) == 8
+    assert len(found) == 1
+    assert FACT in found[0].text
+    assert read(judge=0).recall(DOUBTED) != found  # by words alone
+    card.judged.clear()
+    made.archive.add("The harbour master counts seven rusty cranes.") if made.archive else None
+    made.recall("Which harbour master counts rusty cranes?")
+    assert not card.judged  # three telling words are trusted
+    made.model.meaning = Horses()  # type: ignore[attr-defined]  # a model may have one
+    monkeypatch.setattr("infinipot.reading.judge.judge_by_examples", card)
+    made.recall("Which equine?")
+    assert len(card.judged) > 2 * 8  # sentences, in two ways
+
+
+def test_where_passages_say_the_answer_the_pot_is_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    OnCard(monkeypatch, says=0.0)
+    made = read()
+    before = content(made)
+    assert isinstance(made.recall(DOUBTED), recalled.Enough)
+    alone = asked(made, DOUBTED)
+    made.ask(DOUBTED, SHORT)
+    assert all(torch.equal(one, other) for one, other in zip(before, content(made), strict=True))
+    OnCard(monkeypatch, says=-0.1)  # the model doubts them
+    assert made.recall(DOUBTED)
+    assert not isinstance(made.recall(DOUBTED), recalled.Enough)
+    assert asked(made, DOUBTED) > alone
+
+
+def test_a_talk_and_a_text_that_was_read_for_the_question_are_not_left_out(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    OnCard(monkeypatch, says=1.0)
+    known = Recipe.named(capacity=2048, recall=1000, catalyst="question")
+    made = known.reader(ToyModel(), ByteTokenizer(), question=DOUBTED)
+    made.read([HAY * 60, f"\n\n{FACT}\n\n", HAY * 60])
+    assert made.recall(DOUBTED)
+    assert not isinstance(made.recall(DOUBTED), recalled.Enough)
+    assert isinstance(made.recall("What about the zebra?"), recalled.Enough)  # it was read for another
+    talk = read()
+    list(talk.chat("Hello.", SHORT))
+    assert talk.recall(DOUBTED)
+    assert not isinstance(talk.recall(DOUBTED), recalled.Enough)
 
 
 def test_keywords_leave_the_pot_as_it_was() -> None:

@@ -10,7 +10,7 @@ from infinipot.errors import ConfigError
 from infinipot.hf.cuda import layers as own
 from infinipot.hf.cuda.layers import CardLayers
 from infinipot.hf.cuda.modules import unrounded_inputs
-from infinipot.hf.model import PROBED, PROBES, STEPPED, HFModel, relative_error
+from infinipot.hf.model import PLAIN, PROBED, PROBES, HFModel, relative_error
 from infinipot.hf.packed.integers import has_vnni
 from infinipot.hf.packed.modules import PackedHead, mix_attention, round_many
 from infinipot.hf.rope import frequencies
@@ -83,7 +83,7 @@ def _same_layers(model: HFModel, layers: CardLayers) -> bool:
             with unrounded_inputs(model.model):
                 out = [model.forward(part, pot) for part in torch.split(text, [PROBED - 1, 1], dim=1)]
             found.append([*out, *(layer.keys for layer in pot.pot_layers)])
-        if all(relative_error(*pair) < STEPPED for pair in zip(found[1], found[0], strict=True)):
+        if all(relative_error(*pair) < PLAIN for pair in zip(found[1], found[0], strict=True)):
             return True
     return False
 
