@@ -51,15 +51,23 @@ class Asked:
         return three(bootstrapped([score(row, way) - others[row["example"]] for row in self.rows]))
 
 
+LIKELIER = "likelier"  # of two answers, by the mean of their tokens' logarithms: the pot's if it is by 0.1
+CARD = "card"  # the default on a card: judged where words find little, without the pot where one says it
+CARD_ALONE = "card.alone"  # the same passages without the pot
+
+
 def score(row: Row, way: str) -> float:
-    """Return the score of a way, or of the likelier of two (`LIKELIER`)."""
+    """Return the score of a way, or of one that chooses between others."""
     if way == LIKELIER:
         pot, alone = ((row["ways"][f"judged.{end}"]["likely"] or [-9, -9])[1] for end in ("pot", "alone"))
         way = "judged.pot" if pot > alone + 0.1 else "judged.alone"
+    elif way == CARD:
+        says, (found, telling) = max(row["judged"], default=-1.0), row["coverage"]
+        sure = "judged.alone" if says >= 0 and found > 0 and telling >= 3 else "judged.pot"
+        way = sure if doubtful(row) else "words.pot"
+    elif way == CARD_ALONE:
+        way = "judged.alone" if doubtful(row) else "words.alone"
     return float(row["ways"][way]["score"])
-
-
-LIKELIER = "likelier"  # of two answers, by the mean of their tokens' logarithms: the pot's if it is by 0.1
 
 
 @cache

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 LEAST = 16  # tokens of passages that are worth reading
 ASIDE = 8  # a capacity's part that the pot itself has beside passages: more of it distracts
 COVERED = 0.5  # of a question's telling words: if the best passage has no more, it is not trusted
-THREE = 3  # nor if it has fewer of them than this, where meaning may find better
+THREE = 3  # nor if it has fewer of them than this; a question with fewer may be about the whole text
 JUDGED = 32  # passages that a card judges in less time than an answer takes
 FEW, SMALL = 32, 512  # tokens of keywords; entries of the pot that they are asked for in
 SEVERAL = 60  # tokens of sentences that a story could contain
@@ -102,8 +102,8 @@ def passages_for(reader: "Reader", question: str, budget: int, queries: Sequence
         return taken(some, queries, budget, count)
     if doubtful and config.judge is None and (most := affordable(reader)):
         some, sure = judged(reader, queries[-1], best(archive, queries, most))
-        passages = taken(some, queries, budget, count)
-        return Enough(passages) if sure and not needed(reader, question) else passages
+        passages, asks_much = taken(some, queries, budget, count), found > 0 and telling >= THREE
+        return Enough(passages) if sure and asks_much and not needed(reader, question) else passages
     if few:
         queries.append(said(reader, KEYWORDS, question, FEW, ("\n",)))
     return search(archive, queries, budget, count)
