@@ -22,15 +22,15 @@ def claimed(says: Says) -> None:
 
 
 def _today(says: partial[None]) -> None:
-    both = [_part(name) for name in ("read", "read-fp8")]
-    for words, name in (
-        ("| first token | {:.2f} s | {:.2f} s |", "first_token_s"),
-        ("| a decoded token | {:.2f} ms | {:.2f} ms |", "decode_ms"),
-        ("| memory reserved beyond the weights | {:.2f} GB | {:.2f} GB |", "reserved_gb"),
-    ):
-        says(words, *(one[name] for one in both))
+    both = [_part(name, "layers") for name in ("read-full", "read-fp8")]
+    says("| first token | {:.2f} s | {:.2f} s |", *(one["first_token_s, all"] for one in both))
+    says("#measured)) | {:.2f} s | {:.2f} s |", *(one["first_token_s, before"] for one in both))
+    token = both[0]["decode_ms, before"]  # single tokens go by the compiled decoder
+    says("| a decoded token | {:.2f} ms | {:.2f} ms |", token, both[1]["decode_ms, all"])
+    room = [_part(name)["reserved_gb"] for name in ("read", "read-fp8")]
+    says("| memory reserved beyond the weights | {:.2f} GB | {:.2f} GB |", *room)
     weights = [document(f"card/{name}.json")["weights_gb"] for name in ("read", "read-fp8")]
-    says("| the weights | {:.1f} GB | {:.1f} GB |", *weights)
+    says("| the weights | {:.1f} GB | {:.1f} GB,", *weights)
     fixed, sizes = document("card/read-fixed-segments.json"), document("card/memory.json")
     says("of a fixed size {:.2f} GB and {:.2f} s.", fixed["reserved_gb"], fixed["first_token_s"])
     most = max(value for name, value in sizes.items() if "reserved" in name)
@@ -39,20 +39,21 @@ def _today(says: partial[None]) -> None:
     words = "64 documents answered at once in bfloat16: {:,.0f} tokens/s, {:.0f}% of what"
     says(words, many["tokens_s"], 100 * many["share_of_bound"])
     says("A step takes {:.1f} ms", many["step_ms"])
-    half = _part("documents-8")
-    words = "with pots of 8 bits it takes {:.1f} ms, {:,.0f} tokens/s, {:.1f}% of what half the"
-    says(words, half["step_ms"], half["tokens_s"], 100 * half["share_of_bound"])
-    small, alone = document("card/small.json"), _part("decode-int4")
+    half = _part("documents-8", "layers")
+    step, share = half["step_ms, layers"], half["share_of_bound, layers"]
+    words = "with pots of 8 bits it takes {:.2f} ms, {:,.0f} tokens/s, {:.1f}% of what half the"
+    says(words, step, 64_000 / step, 100 * share)
+    small, alone = document("card/small.json"), _part("decode-int4", "layers")
     says("reads 1M tokens in {:.1f} s; the card then", small["first_token_s, pot of 16 bits"])
     says("holds {:.2f} GB in all, {:.2f} GB of them weights.", small["card_used_gb"], small["weights_gb"])
-    token = alone["decode_ms, pot of 16 bits"]
+    few = alone["decode_ms, pot of 16 bits"]
     words = "A decoded token takes {:.2f} ms, {:.0f}% of bfloat16's, and {:.2f} ms on a pot of 8 bits"
-    says(words, token, 100 * token / both[0]["decode_ms"], alone["decode_ms, pot of 8 bits"])
+    says(words, few, 100 * few / token, alone["decode_ms, pot of 8 bits"])
 
 
-def _part(name: str) -> dict[str, Any]:
+def _part(name: str, run: str = "together") -> dict[str, Any]:
     """What `card_together.py` found of a part: medians of its rounds."""
-    found = document("card/together.json")[name]
+    found = document(f"card/{run}.json")[name]
     return {key: median(value) if isinstance(value, list) else value for key, value in found.items()}
 
 
@@ -92,9 +93,24 @@ def _kernels(pots: partial[None], products: partial[None]) -> None:
     tried = [_tried("^64 pots of 8 bits", f"  {slots}") for slots in (512, 1024, 2048)]
     pots("{:.0f} us by today's (below).", tried[2])
     pots("{:.1f}, {:.1f} and {:.1f} us with programs of 512, 1,024 and 2,048 slots", *tried)
-    today = _part("documents-8")
-    words = "with today's it takes {:.1f} ms ([together.json](../results/card/together.json)), {:.1f}% of"
-    pots(words, today["step_ms"], 100 * today["share_of_bound"])
+    today, reading = (_part(name, "layers") for name in ("documents-8", "read-full"))
+    words = "with today's it takes {:.2f} ms ([layers.json](../results/card/layers.json)), {:.1f}% of"
+    pots(words, today["step_ms, layers"], 100 * today["share_of_bound, layers"])
+    turns = today["step_ms, layers"], today["step_ms, before"]
+    products("64 documents on pots of 8 bits {:.2f} instead of {:.2f} ms a step;", *turns)
+    late = today["step_ms, layers, early"]
+    products("gained nothing ({:.2f} ms) and went.", late, holds=turns[0] < late)
+    words = "bfloat16 128K tokens {:.2f} instead of\n{:.2f} s;"
+    products(words, reading["first_token_s, all"], reading["first_token_s, before"])
+    words = "a single token of bfloat16 {:.2f} instead of {:.2f} ms,"
+    products(words, reading["decode_ms, all"], reading["decode_ms, before"])
+    rounded = _part("read-fp8", "layers")
+    words = "The second head alone: {:.2f} instead of {:.2f} s."
+    products(words, rounded["first_token_s, all"], rounded["first_token_s, before"])
+    common = document("bits-heads-smollm2.json")["slots_in_common_after_all_cycles"]
+    shares = [100 * common[f"as it is | {what}"] for what in ("layers", "head", "layers and head")]
+    words = "layers in 8-bit floats keep {:.1f}%, the head alone in them {:.1f}%, both {:.1f}%."
+    products(words, *shares)
     steps = [document(f"card/{name}.json")["step_ms"] for name in ("documents-8", "steps-8", "documents")]
     pots("of 64 answers took {:.1f} ms with the kernel without Gluon", steps[0])
     pots("and {:.1f} ms with the first one with it", steps[1])
@@ -135,7 +151,7 @@ def _kernels(pots: partial[None], products: partial[None]) -> None:
     ):
         products(words, _tried("us a layer", line))
     read, early = (_part(name)["first_token_s"] for name in ("read-fp8", "read-fp8-early"))
-    products("Reading 128K tokens in fp8 takes {:.2f} s", read)
+    products("Reading 128K tokens in fp8 took {:.2f} s", read)
     products("{:.2f} s where the compiler's kernels begin early", early)
     cycle, kernels = (_printed("fp8", words) for words in ("ms a cycle.*as it is$", "ms, all kernels$"))
     products("a cycle took {:.1f} ms, of which kernels were {:.1f} ms", cycle, kernels)

@@ -6,7 +6,7 @@ import json
 import lzma
 from collections.abc import Callable, Mapping
 from functools import cache, partial
-from statistics import fmean, median
+from statistics import median
 from typing import Any
 
 from claims.checks import Says
@@ -15,14 +15,8 @@ from infinipot.eval.estimates import bootstrapped, estimate
 
 CELL, BY_ROWS = "{:.1f} ({:.0f} to {:.0f})", "{:.1f} ({:.1f} to {:.1f})"
 AGAIN = "infinipot 4096 recall=all general"
-WAYS = {
-    "pure pot": "pure.pot",
-    "pot with recall": "words.pot",
-    "pot with recall, `--judge 32`": "judged.pot",
-    "passages alone": "words.alone",
-    "passages alone, `--judge 32`": "judged.alone",
-}
-HALVES = {"LoCoMo": "locomo", "LongBench": "longbench", "facts in 1M": "facts"}
+HALVES = {"LoCoMo": "locomo", "LongBench": "longbench", "facts": "facts"}
+COLUMNS = ("pure.pot", "words.alone", "words.pot")
 Row = dict[str, Any]
 
 
@@ -79,81 +73,82 @@ def asked(kind: str, begins: str) -> Asked:
 def claimed(says: Says) -> None:
     page, adr = partial(says, "docs/recall.md"), partial(says, "docs/adr/0017-recall.md")
     _means(page)
-    _longbench(page)
     _halves(page)
-    _meant(page)
+    _others(page)
     _other_words(page, adr)
-    _essays(page)
+    _again(page)
     _chosen(adr)
 
 
 def _means(says: partial[None]) -> None:
-    facts, talks = asked("ways", "facts-report-1m"), asked("ways", "locomo-report")
-    ways, line = ("pure.pot", "words.alone", "words.pot"), f"| {CELL} | {CELL} | {CELL} |"
-    means = [[number for way in ways for number in some.mean(way)] for some in (facts, talks)]
-    alone = rows_of("recall/facts-alone").mean("full")[0]
-    says(f"| facts in 1M, today's passages {line} {{:.1f}} |", *means[0], alone)
-    words = f"| LoCoMo, today's passages, {{}} questions of categories 1 to 4, F1 {line} |"
-    says(words, talks.count, *means[1])
-    more = [some.more("words.pot", "pure.pot") for some in (facts, talks)]
-    says("{:.1f} at 1M ({:.1f} to {:.1f});", *more[0], holds=more[0][1] > 0)
-    says("on LoCoMo {:.1f} more ({:.1f} to {:.1f}).", *more[1], holds=more[1][1] > 0)
+    alone, ways = rows_of("recall/facts-alone").mean("full"), (*COLUMNS, CARD)
+    lines = {
+        "facts in 16K tokens, {} questions": "facts-report-16k",
+        "facts in 128K, the same": "facts-report-128k",
+        "facts in 1M, the same": "facts-report-1m",
+        "LoCoMo, {} questions of categories 1 to 4": "locomo-report",
+        "LongBench's question answering, {} rows longer than the pot": "longbench-report",
+        "pass keys in essays of 4K to 1M, {} keys": "essays-all",
+    }
+    for label, name in lines.items():
+        some = asked("ways", name)
+        count = [some.count] if "{}" in label else []
+        means = [number for way in ways for number in some.mean(way)]
+        says(f"| {label} {f'| {CELL} ' * len(ways)}|", *count, *means)
+    sizes = [asked("ways", f"facts-report-{size}") for size in ("16k", "128k", "1m")]
+    says(f"is answered in {CELL} of {{}} cases:", *alone, sizes[0].count)
+    shares = [100 * one.mean(CARD)[0] / alone[0] for one in sizes]
+    says("has {:.1f}%, {:.1f}% and {:.1f}% of that.", *shares, holds=min(shares) >= 90)
+    known = _known()
+    some = asked("ways", "longbench-report")
+    there = three(estimate([known[row["example"]] for row in some.rows]))
+    says(f"LongBench's {{}} rows have {CELL}.", some.count, *there)
+
+
+def _known() -> dict[str, float]:
+    return rows_of("recall/longbench-known").cell("infinipot 4096 question").by_example()
+
+
+def _halves(says: partial[None]) -> None:
+    """The default of a card against three others, on both halves, set by set."""
+    others = {"by words": "words.pot", "passages alone by words": "words.alone"}
+    others["the same passages alone"] = CARD_ALONE
+    for first, other in others.items():
+        for label, name in HALVES.items():
+            sets = [asked("ways", f"{name}-{half}") for half in ("tune", "report")]
+            told = [number for one in sets for number in (*one.more(CARD, other), one.count)]
+            says(f"| on a card above {first}: {label} | {BY_ROWS}, {{}} | {BY_ROWS}, {{}} |", *told)
+    report = [asked("ways", f"{name}-report").more(CARD, CARD_ALONE) for name in HALVES.values()]
+    says("beside the same passages alone no difference excludes 0.", holds=all(map(chance, report)))
+    talks = asked("ways", "locomo-report")
+    words = "the default of a card is above passages by\n  words because of the judging"
+    says(words, holds=talks.more(CARD, "words.alone")[1] > 0 > talks.more(CARD, CARD_ALONE)[0])
+
+
+def _others(says: partial[None]) -> None:
+    """Against the pure pot, a question known while reading, and the whole cache."""
+    for words, name in (
+        ("by words {:.1f} points more at 16K ({:.1f} to {:.1f}),", "facts-report-16k"),
+        ("{:.1f} at 128K ({:.1f} to {:.1f}),", "facts-report-128k"),
+        ("{:.1f} at 1M ({:.1f} to {:.1f});", "facts-report-1m"),
+        ("{:.1f} more ({:.1f} to {:.1f}), on a card", "locomo-report"),
+    ):
+        more = asked("ways", name).more("words.pot", "pure.pot")
+        says(words, *more, holds=more[1] > 0)
+    talks, rows, known = asked("ways", "locomo-report"), asked("ways", "longbench-report"), _known()
+    more = talks.more(CARD, "pure.pot")
+    says("on a card {:.1f} ({:.1f} to {:.1f}).", *more, holds=more[1] > 0)
+    for words, way in (("by words", "words.pot"), ("on a card", CARD)):
+        mean, low, high = rows.above(way, known)
+        says(f"{words} {{:.1f}} higher ({{:.1f}} lower to {{:.1f}} higher)", mean, -low, high, holds=low < 0)
     whole = rows_of("recall/locomo-full").cell("full").by_example()
     both = talks.some(lambda row: row["example"] in whole)
     there = three(estimate([whole[row["example"]] for row in both.rows]))
     says(f"The whole cache has {CELL} on the {{}} of these", *there, both.count)
-    more_ = both.above("words.pot", whole)
-    says("has {:.1f} more ({:.1f} to {:.1f}).", *more_, holds=more_[1] > 0)
-
-
-def _longbench(says: partial[None]) -> None:
-    known = rows_of("recall/longbench-known").cell("infinipot 4096 question").by_example()
-    some = asked("ways", "longbench-report")
-    says("question answering, {} rows longer than the pot |", some.count)
-    says("of LongBench {} of {} rows.", some.count, len(known))
-    there = three(estimate([known[row["example"]] for row in some.rows]))
-    says(f"| question known while reading | {CELL} | |", *there)
-    less = {way: some.above(way, known) for way in WAYS.values()}
-    for label, way in WAYS.items():
-        says(f"| {label} | {CELL} | {BY_ROWS} |", *some.mean(way), *less[way])
-    words = "recall by words is not told apart from a question known while reading; the pure pot is lower."
-    says(words, holds=chance(less["words.pot"]) and less["pure.pot"][2] < 0)
-
-
-def _halves(says: partial[None]) -> None:
-    """The two comparisons, on both halves, set by set."""
-    none = list[bool]()
-    for first, ways in (
-        ("`--judge 32` above words, beside the pot:", ("judged.pot", "words.pot")),
-        ("passages alone above pot with recall, by words:", ("words.alone", "words.pot")),
-    ):
-        for label, name in HALVES.items():
-            sets = [one for half in ("tune", "report") if (one := asked("ways", f"{name}-{half}")).count]
-            told = [number for one in sets for number in (*one.more(*ways), one.count)]
-            cells = " | ".join([f"{BY_ROWS}, {{}}"] * len(sets))
-            cells = cells if len(sets) > 1 else f"not asked | {cells}"
-            says(f"| {first} {label} | {cells} |", *told)
-            none += [chance(one.more(*ways)) for one in sets if ways[0] == "words.alone"]
-    says("see the table above: none excludes 0.", holds=all(none))
-    both = asked("ways", "locomo-tune") + asked("ways", "longbench-tune")
-    mean, low, high = both.more("judged.pot", "words.pot")
-    words = "it is {:.1f} above words ({:.1f} lower to {:.1f} higher), which may be chance"
-    says(words, mean, -low, high, holds=low < 0 < high)
-    talks = asked("ways", "locomo-report")
-    more = talks.more("judged.pot", "words.pot")
-    says(f"it has {CELL}, and that difference is more than", *talks.mean("judged.pot"), holds=more[1] > 0)
-
-
-def _meant(says: partial[None]) -> None:
-    facts = asked("ways", "facts-report-1m")
-    few = facts.some(doubtful)
-    tokens = [fmean(row["recalled"][way] for row in few.rows) for way in ("meant", "words")]
-    says("{} of the {} in 1M go by meaning,", few.count, facts.count)
-    says("with {:.0f} tokens read again instead of {:.0f},", *tokens)
-    same = facts.right("meant.pot"), facts.right("words.pot")
-    says("as many of the {} are answered, {}:", facts.count, same[0], holds=same[0] == same[1])
-    mean, low, high = facts.more("meant.pot", "words.pot")
-    says("{:.1f} points more ({:.1f} fewer to {:.1f} more).", mean, -low, high)
+    more = both.above("words.pot", whole)
+    says("has {:.1f} more by words ({:.1f} to {:.1f}),", *more, holds=more[1] > 0)
+    more = both.above(CARD, whole)
+    says("{:.1f} on a card ({:.1f} to {:.1f}).", *more, holds=more[1] > 0)
 
 
 def doubtful(row: Row) -> bool:
@@ -163,13 +158,23 @@ def doubtful(row: Row) -> bool:
 
 
 def _other_words(page: partial[None], adr: partial[None]) -> None:
-    report = asked("judging", "paraphrase-report")
-    words = "the {} at 128K were asked anew: {} of {} with the extra, {} by words."
-    all_ = all(map(doubtful, report.rows))
-    right = report.right("near48.pot")
-    page(words, report.count, right, report.count, report.right("words.pot"), holds=all_)
+    report, taken = asked("judging", "paraphrase-report"), "near48.pot"
+    sizes = [asked("judging", f"paraphrase-report-{size}") for size in ("16k", "128k")]
+    right, by_size = report.right(taken), [n for one in sizes for n in (one.right(taken), one.count)]
+    page("{} questions in 16K and 128K tokens: {} are answered", report.count, report.right("words.pot"))
+    page("{} with the extra `meaning` ({} of {} at 16K, {} of {} at 128K):", right, *by_size)
+    mean, more = report.mean(taken), report.more(taken, "words.pot")
+    page(f"128K): {CELL}, by rows", *mean)
+    missed = mean[0] < 60 and more[1] > 0
+    page("{:.1f} more ({:.1f} to {:.1f}). The aim was 60%: it is not", *more, holds=missed)
     found = report.some(lambda row: any(row["place"][at] < 48 for at in row["right"]))
-    page("The right sentence was among those that were judged for {}.", found.count)
+    page("that were judged for {} of the {}.", found.count, report.count)
+    page("The right statement alone has {} of {}.", *rows_of("recall/paraphrase-alone").right("full"))
+    facts = asked("ways", "facts-report")
+    counts = facts.count, facts.some(doubtful).count, facts.right("meant.pot"), facts.right("words.pot")
+    page("of {}, {} go by meaning, and {} instead of {} are answered,", *counts)
+    mean_, low, high = facts.more("meant.pot", "words.pot")
+    page("{:.1f} points fewer ({:.1f} fewer to {:.1f} more).", -mean_, -low, high, holds=low < 0 < high)
     others = asked("judging", "paraphrase-tune") + asked("judging", "statements")
     counts = [others.right(way) for way in ("near160.pot", "near48.pot")]
     words = "Of {} questions to choose on, the nearest 160 answer {} and the nearest 48 {}:"
@@ -182,10 +187,7 @@ def _other_words(page: partial[None], adr: partial[None]) -> None:
     adr("but of the {} to report {} instead of {}", report.count, report.right("near48.alone"), right)
 
 
-def _essays(says: partial[None]) -> None:
-    keys = asked("ways", "essays-all-1m")
-    told = keys.right("words.pot"), keys.count, keys.right("pure.pot")
-    says("at 1M: {} of {} by words, {} by the pure pot.", *told)
+def _again(says: partial[None]) -> None:
     again = rows_of("recall/again-1m")
     took = median(row["seconds"]["answer"] for row in again.cell(AGAIN).rows)
     says("at 1M {} of {}, in {:.0f} s each (median", *again.right(AGAIN), took)
@@ -193,20 +195,26 @@ def _essays(says: partial[None]) -> None:
 
 def _chosen(adr: partial[None]) -> None:
     """What was tried to choose a default, and was not taken."""
-    tune = asked("ways", "locomo-tune") + asked("ways", "longbench-tune")
-    report = sum((asked("ways", f"{name}-report") for name in HALVES.values()), Asked([]))
-    adr("on {} questions of LoCoMo and LongBench to choose on,", tune.count)
+    tune, report = (
+        sum((asked("ways", f"{name}-{half}") for name in HALVES.values()), Asked([]))
+        for half in ("tune", "report")
+    )
+    adr("on {} questions of LoCoMo, LongBench and facts to choose on,", tune.count)
+    more = tune.more(CARD, "words.pot")
+    adr("{:.1f} above words ({:.1f} to {:.1f})", *more, holds=more[1] > 0)
     for way, words in (
-        ("judged.pot", "judged passages are {:.1f} above words ({:.1f} lower to {:.1f} higher),"),
-        ("words.alone", "passages alone {:.1f} above the pot with them ({:.1f} lower to {:.1f} higher):"),
+        ("judged.pot", "judged passages beside the pot {:.1f} above ({:.1f} lower to {:.1f} higher),"),
+        ("judged.alone", "without it {:.1f} ({:.1f} lower to {:.1f} higher),"),
+        ("words.alone", "passages by words alone {:.1f} ({:.1f} lower to {:.1f} higher),"),
+        (LIKELIER, "the likelier of two answers {:.1f} ({:.1f} lower to {:.1f} higher):"),
     ):
         mean, low, high = tune.more(way, "words.pot")
         adr(words, mean, -low, high, holds=low < 0 < high)
-    adr("is {:.1f} above words beside the pot there ({:.1f} to {:.1f}),", *tune.more(LIKELIER, "words.pot"))
-    more = report.more(LIKELIER, "words.pot")
-    adr("and {:.1f} ({:.1f} to {:.1f}) on {} questions to report,", *more, report.count, holds=more[1] > 0)
-    mean, low, high = report.more(LIKELIER, "judged.pot")
-    adr("where it is {:.1f} above judged passages beside the pot ({:.1f} lower to {:.1f}", mean, -low, high)
+    more = report.more(CARD, "words.pot")
+    words = "On {} questions to report it is {:.1f} above ({:.1f} to {:.1f});"
+    adr(words, report.count, *more, holds=more[1] > 0)
+    better = [report.more(way, "words.pot")[0] for way in ("judged.alone", LIKELIER)]
+    adr("judged passages without the pot have {:.1f} and the likelier of two answers {:.1f} there", *better)
     with lzma.open(RESULTS / "recall" / "judging-tune.jsonl.xz", "rt") as file:
         older = [row["scores"] for line in file if (row := json.loads(line))["set"] == "facts"]
     less = three(bootstrapped([row["alone.words"] - row["pot.words"] for row in older]))

@@ -23,12 +23,11 @@ from speed.cycle_parts import steady, write
 Found = dict[str, Any]
 SKIP = 8  # steps before those that are timed
 CYCLES = 16  # that are timed together
-# How a model computes: by our layers (else by the decoder, compiled), that begin early, with a rough head.
+# How a model computes: by our layers (else by the decoder, compiled), with a rough head.
 WAYS = {
-    "before": (False, False, False),
-    "layers": (True, False, False),
-    "layers, early": (True, True, False),
-    "all": (True, False, True),
+    "before": (False, False),
+    "layers": (True, False),
+    "all": (True, True),
 }
 
 
@@ -41,10 +40,8 @@ class Ways:
 
     def take(self, way: str) -> None:
         """Compute this way from now on."""
-        ours, early, fp8.ROUGH_HEAD = WAYS[way]
+        ours, fp8.ROUGH_HEAD = WAYS[way]
         self.model.layers = self.layers if ours else None
-        if self.layers is not None:
-            self.layers.early = early
         GRAPHS.pop(self.model, None)
         if way in self.kept:
             GRAPHS[self.model] = self.kept[way]
@@ -169,7 +166,7 @@ def documents(setting: Any, bits: str) -> Iterator[Found]:
                 moments.append(time.perf_counter())
         return statistics.median([b - a for a, b in pairwise(moments)][SKIP:])
 
-    names = ("layers, early", "layers", "before")
+    names = ("layers", "before")
     for way in names:
         ways.take(way)
         step(16)

@@ -42,9 +42,7 @@ class PotLayer:
         self.summed = False  # `running` was observed
         self.keys = self.values = self.anchors = torch.empty(0)
         self.written = self.source = self.novelty = self.running = torch.empty(0)
-        self.dropped = torch.empty(
-            0
-        )  # `tokens` less `fill`, on the device: a captured graph counts by itself
+        self.dropped = torch.empty(0)  # `tokens` less `fill`, on the device: a captured graph counts so
 
     def _allocate(self, keys: Tensor, values: Tensor) -> None:
         # Head counts come from the tensors: under tensor parallelism the config's are wrong.

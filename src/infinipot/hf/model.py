@@ -59,9 +59,7 @@ class HFModel:
         self.softcap: float | None = getattr(self.config, "final_logit_softcapping", None)
         self.obstacle = _obstacle(model)
         self.steps: Steps | CardSteps | None = None  # single tokens on packed weights
-        self.layers: CardLayers | None = (
-            None  # any tokens on a card, once they were compared with the decoder
-        )
+        self.layers: CardLayers | None = None  # any tokens on a card, once compared with the decoder
         self._turn: AbstractContextManager[Any] = TURN if packed_bytes(model) else nullcontext()
         # whatever an architecture trips over
         with foreign("this model is not supported"), unrounded_inputs(model), self._turn:

@@ -21,7 +21,6 @@ from infinipot.hf.cuda.modules import GROUPS, Fp8Linear, GroupedLinear
 from infinipot.hf.speed.joint import Part
 
 ON = True  # false: the decoder itself, compiled, for comparison
-EARLY = False  # true: kernels between torch's own products begin while these end, for comparison
 PARTS = {"self_attn", "mlp", "input_layernorm", "post_attention_layernorm"}
 PRODUCTS = ("q_proj", "k_proj", "v_proj", "o_proj")
 GATED = ("gate_proj", "up_proj", "down_proj")
@@ -72,6 +71,7 @@ class EightBitFloats(Product):
 class CardLayers:
     """What a decoder does with tokens, by our own kernels."""
 
+    early: ClassVar = False  # whether kernels begin while a product ends: torch's own do not gain by it
     kinds: ClassVar[dict[type[nn.Module], type[Product]]] = {  # of modules, and how they are multiplied
         nn.Linear: Product,
         Part: Product,
@@ -79,7 +79,7 @@ class CardLayers:
     }
 
     def __init__(self, decoder: Any, products: list[list[Product]]) -> None:
-        self.decoder, self.products, self.early = decoder, products, EARLY
+        self.decoder, self.products = decoder, products
         for product in (one for several in products for one in several):
             product.dtype = decoder.norm.weight.dtype
         first = decoder.layers[0].self_attn

@@ -32,11 +32,8 @@ class CardSteps(CardLayers):
     """What a decoder does with one token, by our own kernels."""
 
     most = 1  # rows of one step
+    early: ClassVar = True
     kinds: ClassVar[dict[type[nn.Module], type[Product]]] = {GroupedLinear: GroupedProduct}
-
-    def __init__(self, decoder: Any, products: list[list[Product]]) -> None:
-        super().__init__(decoder, products)
-        self.early = True
 
     @classmethod
     def of(cls, decoder: Any) -> "CardSteps | None":
