@@ -1,24 +1,24 @@
 """The paper's tables and figures beside ours, cell by cell, with what agrees and what does not.
 
-    python benchmarks/beside.py --grids docs/results/grids --out docs/paper.md
+    python benchmarks/beside.py --grids docs/results/report-half --out docs/paper.md
 
 The models differ, so levels are not compared, but differences are: what a recipe has more or less than
 another one on the same texts. Ours are by rows with their interval. They agree with the paper's where they
 exclude 0 on its side, contradict it where they exclude 0 on the other, and else these rows do not tell.
-Folders beside that of the grids, GRIDS-MODEL, are further models' (`grids.py --plan models`). Where
-`--today` has all rows of a cell, Tables 1 and 7 have those; the other cells are of the grids, earlier code.
+Folders beside that of the grids, GRIDS-MODEL, are further models' (`grids.py --plan models`), and so are
+`grids-MODEL`, of earlier code, where a model has no newer ones.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from infinipot.eval.results import Series, load, sections
 from paper.beside import PAPER, Ours, against, budgets, by_group, by_task, difference, keys, speed, worded
-from paper.models import other_models
+from paper.models import EARLIER, other_models
 
 ROOT = Path(__file__).parents[1]
 RESULTS = ROOT / "docs" / "results"
@@ -29,10 +29,9 @@ Made by `python benchmarks/beside.py` from the paper's numbers (`benchmarks/pape
 rows; `make figures` makes it again and compares. The paper has LLaMA-3-8B and Mistral-7B, ours is
 `qwen2.5-coder-1.5b` out of a 4-bit GGUF file, so levels differ and differences are compared. *Agrees*: our
 interval excludes 0 on the paper's side. *Contradicts*: on the other side. *Not told apart*: it has 0 in it.
-Rows of `qwen2.5-coder-1.5b` are of earlier code where nothing else is said, both halves of LongBench.
+LongBench is its half `report` ([the protocol](evaluation.md#protocol)), {rows} rows; a recipe that has
+fewer says so, and its difference is on those. Questions are known while reading where nothing else is said.
 """
-TODAY = "Today's code, the half `report`, {rows} rows; a text's end is treated alike (`--tail fill`)."
-EARLIER = "Recipes without all of these rows yet, with InfiniPot as it was then: earlier code, both halves."
 HELD = """\
 Remade with every number in [How it works](how-it-works.md#seeing-it): the catalyst's gain over CCD agrees;
 that CCD alone is as poor as the window does not. Novelty parts the pots cycle by cycle as in the paper, but
@@ -95,53 +94,35 @@ TABLE_7 = {
 MODEL = "qwen2.5-coder-1.5b"
 
 
-def page(
-    grids: Path = RESULTS / "grids",
-    bench: Path = RESULTS / "bench-llama-3-8b-h200.json",
-    today: Path = RESULTS / "report-half",
-) -> str:
+def page(grids: Path = RESULTS / "report-half", bench: Path = RESULTS / "bench-llama-3-8b-h200.json") -> str:
     """Return the whole page."""
     longbench, noise = _ours(grids / "longbench", TABLE_1), _ours(grids / "passkey", TABLE_4)
-    whole = _ours(today / "longbench", {"InfiniPot": OURS}).whole()
     parts = {
-        "Table 1: LongBench": _table_1(longbench, whole),
+        "Table 1: LongBench": _longbench(longbench),
         "Table 2: catalysts": _grouped("table2", "CaP-G", longbench.series(TABLE_2)),
         "Table 3: novelty and catalyst": _grouped("table3", "50%", longbench.series(TABLE_3)),
         "Table 4: pass keys": keys(noise.series(TABLE_4)),
-        "Table 7: other models": _models(grids, whole),
+        "Table 7: other models": _models(grids),
         "The same recipes on other models": other_models(_further(grids)),
         "Figures 2 and 3: what the pot holds": [HELD],
         "Figure 6: memory budgets": budgets(longbench),
         "Figure 7: memory and latency": [LATENCY, *speed(json.loads(bench.read_text("utf-8")))],
     }
-    lines = [INTRO + ENDS[longbench.tail]]
+    rows = max(len(one.rows) for one in longbench.cells.values())
+    lines = [INTRO.format(rows=rows) + ENDS[longbench.tail]]
     for title, part in parts.items():
         if told := list(part):
             lines += [f"\n## {title}\n", *told]
     return "\n".join(lines).rstrip().replace("\n\n\n", "\n\n") + "\n"
 
 
-def _table_1(earlier: Ours, today: Ours) -> Iterator[str]:
-    new = set(today.series({cell: cell for cell in (*TABLE_1.values(), *LLAMA_2.values())}))
-    rows = max((len(one.rows) for one in today.cells.values()), default=0)
-    yield TODAY.format(rows=rows) + "\n"
-    yield from _longbench(today, lambda cell: cell in new)
-    yield EARLIER + "\n"
-    yield from _longbench(earlier, lambda cell: cell not in new or cell == OURS)
-
-
-def _longbench(ours: Ours, chosen: Callable[[str], bool]) -> Iterator[str]:
-    """Yield Table 1 for some of our cells: averages of both of the paper's models, then task by task."""
-    first, second = (
-        {label: cell for label, cell in table.items() if chosen(cell)} for table in (TABLE_1, LLAMA_2)
-    )
-    paper, llama = PAPER["table1"], PAPER["table1_llama2"]
-    told = {label: numbers for label, numbers in paper.items() if label in first}
-    yield from against("LLaMA-3, 4K", "InfiniPot-4K", told, ours.series(first))
-    less = {label: numbers for label, numbers in llama.items() if label in second}
-    note = STEPS if any("step" in cell for cell in second.values()) else ""
-    yield from against("LLaMA-2, 2K; ours 4K", "InfiniPot-2K", less, ours.series(second), note)
-    yield from by_task(told, ours.series(first))
+def _longbench(ours: Ours) -> Iterator[str]:
+    """Yield Table 1: averages of both of the paper's models, then task by task."""
+    told = {label: numbers for label, numbers in PAPER["table1"].items() if label in TABLE_1}
+    yield from against("LLaMA-3, 4K", "InfiniPot-4K", told, ours.series(TABLE_1))
+    less = {label: numbers for label, numbers in PAPER["table1_llama2"].items() if label in LLAMA_2}
+    yield from against("LLaMA-2, 2K; ours 4K", "InfiniPot-2K", less, ours.series(LLAMA_2), STEPS)
+    yield from by_task(told, ours.series(TABLE_1))
 
 
 def _grouped(table: str, base: str, ours: Mapping[str, Series]) -> Iterator[str]:
@@ -149,29 +130,40 @@ def _grouped(table: str, base: str, ours: Mapping[str, Series]) -> Iterator[str]
     yield from by_group(PAPER[table], ours)
 
 
-def _models(grids: Path, today: Ours) -> Iterator[str]:
+def _models(grids: Path) -> Iterator[str]:
     yield "| model | InfiniPot less truncated | less whole cache | less sliding window |"
     yield "|---|---|---|---|"
     for name, rows in PAPER["table7"].items():
         gaps = (rows["infinipot"][-1] - rows[one][-1] if one in rows else None for one in OTHERS)
         yield f"| {name} | {' | '.join('–' if gap is None else f'{gap:+.2f}' for gap in gaps)} |"
-    yield _model(f"`{MODEL}`, 4K, today's code", today)
     for folder in (grids, *_further(grids)):
         ours = _ours(folder / "longbench", TABLE_1 if folder == grids else {"InfiniPot": OURS})
-        name = folder.name[len(grids.name) + 1 :]
-        yield _model(f"`{name}`, 4K" if name else f"`{MODEL}`, 4K, earlier code", ours)
+        code = ", earlier code" * folder.name.startswith(EARLIER)
+        yield _model(f"`{_named(folder, grids)}`, 4K{code}", ours)
 
 
 def _model(name: str, ours: Ours) -> str:
     """One of our models' rows of Table 7."""
     base, *others = (ours.series(TABLE_7).get(label) for label in TABLE_7)
-    gaps = (worded(difference(base, one)) if base and one else "–" for one in others)
-    return f"| ours, {name}, by rows | {' | '.join(gaps)} |"
+    return f"| ours, {name}, by rows | {' | '.join(_gap(base, one) for one in others)} |"
+
+
+def _gap(base: Series | None, one: Series | None) -> str:
+    less = difference(base, one) if base and one else None
+    few = f", {less.count} rows" if base and less and less.count < len(base.scores()) else ""
+    return worded(less) + few
 
 
 def _further(grids: Path) -> list[Path]:
-    """Return the folders of further models."""
-    return sorted(grids.parent.glob(f"{grids.name}-*"))
+    """Return the folders of further models, of earlier code where there is no newer one."""
+    folders = (*grids.parent.glob(f"{EARLIER}-*"), *grids.parent.glob(f"{grids.name}-*"))
+    found = {_named(folder, grids): folder for folder in folders}
+    return [found[name] for name in sorted(found, reverse=True)]
+
+
+def _named(folder: Path, grids: Path) -> str:
+    """Return the model that a folder's rows are of."""
+    return folder.name.removeprefix(EARLIER).removeprefix(grids.name)[1:] or MODEL
 
 
 def _ours(path: Path, all_of: Mapping[str, str]) -> Ours:
@@ -183,14 +175,13 @@ def main(words: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--grids", type=Path, default=RESULTS / "grids", help="folder that grids.py made")
-    parser.add_argument("--bench", type=Path, default=RESULTS / "bench-llama-3-8b-h200.json")
     parser.add_argument(
-        "--today", type=Path, default=RESULTS / "report-half", help="another, of today's code"
+        "--grids", type=Path, default=RESULTS / "report-half", help="folder that grids.py made"
     )
+    parser.add_argument("--bench", type=Path, default=RESULTS / "bench-llama-3-8b-h200.json")
     parser.add_argument("--out", type=Path, default=ROOT / "docs" / "paper.md")
     args = parser.parse_args(words)
-    args.out.write_text(page(args.grids, args.bench, args.today), "utf-8")
+    args.out.write_text(page(args.grids, args.bench), "utf-8")
     print(args.out)
 
 

@@ -49,10 +49,17 @@ def put_away(archive: Path, results: Path, main: str, folder: str) -> Iterator[s
             path, data = results / into, stream.read()
             path.parent.mkdir(parents=True, exist_ok=True)
             if into.name == MANIFEST:
-                path.write_bytes(data)
+                path.write_text(once(json.loads(data)), "utf-8")
                 continue
             path.write_bytes(lzma.compress(data, preset=9 | lzma.PRESET_EXTREME))
             yield f"{into.parent}: {len(data.splitlines())} rows, {path.stat().st_size:,} bytes"
+
+
+def once(manifest: Manifest) -> str:
+    """Return a manifest's text with each session once: parts that were put together name theirs again."""
+    sessions = {json.dumps(one): one for one in manifest["sessions"]}
+    kept = sorted(sessions.values(), key=lambda one: str(one["started"]))
+    return json.dumps({**manifest, "sessions": kept}, indent=1, ensure_ascii=False) + "\n"
 
 
 def origin(folder: str, grid: str, main: str, of: str = "grids") -> PurePosixPath | None:

@@ -5,28 +5,18 @@ from __future__ import annotations
 from functools import partial
 
 from claims.checks import Says
-from claims.raw import Three, chance, rows_of
+from claims.raw import chance, rows_of
 
 KNOWN, UNKNOWN = "question", "general"
 LONG = [1024 * k for k in (128, 256, 1024)]
-GRIDS = ("passkey", "passkey-more", "essays", "essays-more")
 
 
 def claimed(says: Says) -> None:
     _today(partial(says, "docs/results.md"))
-    _table(partial(says, "docs/results.md"))
     _differences(partial(says, "docs/results.md"))
     _kept(says)
     _pooled(says)
     _small_model(says)
-
-
-def _found(cell: str, *grids: str) -> list[int]:
-    return [number for grid in grids for number in rows_of(f"grids/{grid}").right(cell)]
-
-
-def _less(grid: str, cell: str, other: str) -> Three:
-    return rows_of(f"grids/{grid}").less(f"{cell}", other)
 
 
 def _today(says: partial[None]) -> None:
@@ -34,35 +24,23 @@ def _today(says: partial[None]) -> None:
     essays = rows_of("report-half/essays-more")
     window = [essays.right("full", length=1024 * k) for k in (4, 8, 16, 32)]
     inside = sum(right for right, _ in window), sum(count for _, count in window)
-    words = "The whole cache finds {} of {} up to the model's window of 32K and {} of {} at 64K"
+    words = "The whole cache finds {} of {} in essays up to the model's window of 32K and {} of {} at 64K"
     says(words, *inside, *essays.right("full", length=65536))
     mean, low, high = essays.less("infinipot 4096 general", "infinipot 4096 question")
-    says("{:.1f} below the question known ({:.1f} to {:.1f} below).", -mean, -low, -high)
-
-
-def _table(says: partial[None]) -> None:
-    four = "| {} of {} | {} of {} | {} of {} | {} of {} |"
-    for catalyst, word in ((KNOWN, "known"), (UNKNOWN, "unknown")):
-        cell = f"infinipot 4096 {catalyst}"
-        says(f"| InfiniPot, question {word} | | {{}} of {{}} | | |", *_found(cell, "passkey-more"))
-    rows = {
-        "InfiniPot, question known": "infinipot 4096 tail=distil question",
-        "InfiniPot, question unknown": "infinipot 4096 tail=distil general",
-        "without novelty (`cap-only`), question known": "cap-only 4096 tail=distil question",
-        "without novelty, question unknown": "cap-only 4096 tail=distil general",
-        "without CR-RoPE, question known": "no-cr-rope 4096 tail=distil question",
-        "without catalyst and novelty (`ccd`)": "ccd 4096 tail=distil",
-    }
-    for label, cell in rows.items():
-        says(f"| {label} {four}", *_found(cell, *GRIDS))
-    for catalyst, word in ((KNOWN, "known"), (UNKNOWN, "unknown")):
-        found = _found(f"infinipot 4096 tail=distil pool=1 {catalyst}", *GRIDS[:2], GRIDS[3])
-        says(f"| scores not pooled, question {word} | {{}} of {{}} | {{}} of {{}} | | {{}} of {{}} |", *found)
-    says("| *for comparison: whole cache* | | {} of {} | | |", *_found("full", "passkey-more"))
+    says("{:.1f} below the question known ({:.1f} to {:.1f} below), and", -mean, -low, -high)
+    far = [rows_of("report-half/essays").right(f"infinipot 4096 {UNKNOWN}", length=one) for one in LONG]
+    words = "beyond 64K none of {} keys in essays is found."
+    says(words, sum(count for _, count in far), holds=not any(right for right, _ in far))
+    known, unknown = f"infinipot 4096 {KNOWN}", f"infinipot 4096 {UNKNOWN}"
+    rope, bare = essays.less(f"no-cr-rope 4096 {KNOWN}", known), essays.less("ccd 4096", unknown)
+    says("In essays CR-RoPE and the catalyst show;", holds=rope[2] < 0 and bare[2] < 0)
+    novel = [essays.less(f"cap-only 4096 {c}", f"infinipot 4096 {c}") for c in (KNOWN, UNKNOWN)]
+    says("novelty does not up to 64K, with the question known or unknown.", holds=all(map(chance, novel)))
 
 
 def _differences(says: partial[None]) -> None:
-    base, unknown = "infinipot 4096 tail=distil question", "infinipot 4096 tail=distil general"
+    """Ablations beyond 64K, and without pooling: earlier code."""
+    base = "infinipot 4096 tail=distil question"
     rope, ccd, novel = (
         "no-cr-rope 4096 tail=distil question",
         "ccd 4096 tail=distil",
@@ -70,44 +48,22 @@ def _differences(says: partial[None]) -> None:
     )
     three = "{:.1f} ({:.1f} to {:.1f})"
     noise, essays, more = rows_of("grids/passkey"), rows_of("grids/essays"), rows_of("grids/essays-more")
+    found = noise.right(base)
+    says("InfiniPot found {} of {} in both.", *found, holds=found == essays.right(base))
     at_1m = noise.right(rope, length=LONG[-1])
     words = f"Without CR-RoPE {three}: at 1M none of its three keys was found."
     says(words, *noise.less(rope, base), holds=at_1m == (0, 3))
-    says(f"Without catalyst and novelty {three}. Novelty and pooling", *noise.less(ccd, base))
-    alike = [
-        noise.less(f"{cell} {KNOWN}", base)[0]
-        for cell in ("cap-only 4096 tail=distil", "infinipot 4096 tail=distil pool=1")
-    ]
-    says("Novelty and pooling make no difference there.", holds=not any(alike))
     late = [essays.right(novel, length=length) for length in LONG[1:]]
     told = sum(right for right, _ in late), sum(count for _, count in late)
     says(f"Without novelty {three}: at 256K and 1M {{}} of {{}} found.", *essays.less(novel, base), *told)
     lost = [essays.right(rope, length=length)[0] for length in LONG[1:]]
     says(f"Without CR-RoPE {three}: none found from 256K on.", *essays.less(rope, base), holds=not any(lost))
     says(f"Without catalyst and novelty {three}. - *Essays", *essays.less(ccd, base))
-    few = more.less(novel, base)
-    says(f"Without novelty {three}, not more than chance.", *few, holds=chance(few))
-    says(
-        f"Not pooled {three}: in natural text", *more.less("infinipot 4096 tail=distil pool=1 question", base)
-    )
     bare, kept = "infinipot 4096 tail=distil pool=1 question", "cap-only 4096 tail=distil pool=1 question"
-    found = *more.right(kept), more.right(bare)[0]
-    says("without it {} of {} instead of {}, by rows", *found)
+    says(f"Not pooled {three}: in natural text", *more.less(bare, base))
+    told = *more.right(kept), more.right(bare)[0]
+    says("without it {} of {} instead of {}, by rows", *told)
     says("by rows {:.1f} more ({:.1f} to {:.1f} more).", *more.less(kept, bare))
-    without, fitted = (
-        more.less("cap-only 4096 tail=distil general", unknown),
-        more.less("infinipot 4096 general", unknown),
-    )
-    told = without[0], -without[1], without[2], *fitted
-    words = (
-        "Without novelty {:.1f} above ({:.1f} below to {:.1f} above) and fitted {:.1f} above ({:.1f} "
-        "to {:.1f} above)"
-    )
-    says(
-        f"{words} InfiniPot not fitted: neither is more than chance.",
-        *told,
-        holds=chance(without) and chance(fitted),
-    )
 
 
 def _kept(says: Says) -> None:
@@ -175,8 +131,11 @@ def _pooled(says: Says) -> None:
     beyond = [far.right("infinipot 4096 tail=distil general", length=length) for length in LONG]
     told = sum(right for right, _ in at_64k), sum(count for _, count in at_64k)
     none = not any(right for right, _ in beyond)
-    words = "{} of {} found at 64K, none of {} at 128K, 256K and 1M."
+    words = "{} of {} found at 64K, none of {} at 128K, 256K and 1M;"
     says(adr, words, *told, sum(count for _, count in beyond), holds=none)
+    later = [rows_of("report-half/essays").right(f"infinipot 4096 {UNKNOWN}", length=one) for one in LONG]
+    words = "later code finds none of those {} either."
+    says(adr, words, sum(count for _, count in later), holds=not any(right for right, _ in later))
     fitted = [
         essays.right(f"infinipot 4096{tail} {c}") for c in (KNOWN, UNKNOWN) for tail in ("", " tail=distil")
     ]
@@ -190,6 +149,6 @@ def _small_model(says: Says) -> None:
     says("docs/results.md", "two trials a cell, {} of {} found", *small)
     says("docs/choosing.md", "`smollm2` in noise found {} of {} keys with it", *small)
     says("docs/choosing.md", "in a pot of 2,048 with `smollm2`, {} of {} found;", *small)
-    noise = rows_of("grids/passkey-more").right("infinipot 4096 question")
+    noise = rows_of("report-half/passkey-more").right("infinipot 4096 question")
     says("docs/choosing.md", "`qwen2.5-coder-1.5b`, {} of {} ([results]", *noise)
     says("docs/adr/0015-what-fits-where-a-text-ends.md", "two CPU cores: {} of {} fitted", *small)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import tomllib
 from collections.abc import Iterator, Mapping, Sequence
-from copy import copy
+from dataclasses import replace
 from pathlib import Path
 from statistics import fmean
 from typing import Any
@@ -36,11 +36,14 @@ class Ours:
         names = {label: cell.format(tail=self.tail, steps=steps) for label, cell in cells.items()}
         return {label: self.cells[name] for label, name in names.items() if name in self.cells}
 
-    def whole(self) -> Ours:
-        """Return the same with those cells alone that have all rows."""
-        most, found = max(len(one.rows) for one in self.cells.values()), copy(self)
-        found.cells = {name: one for name, one in self.cells.items() if len(one.rows) == most}
-        return found
+
+def common(ours: Mapping[str, Series]) -> dict[str, Series]:
+    """Return the series with those rows alone that all of them have: their means are like for like."""
+    names = set.intersection(*(set(one.by_example()) for one in ours.values())) if ours else set()
+    return {
+        label: replace(one, rows=[row for row in one.rows if row["example"] in names])
+        for label, one in ours.items()
+    }
 
 
 def verdict(theirs: float, ours: Estimate | None) -> str:
@@ -82,7 +85,7 @@ def against(
         one = ours.get(label)
         mean = f"{100 * fmean(one.scores()):.1f}" if one else "–"
         if one and len(one.rows) < max(len(other.rows) for other in ours.values()):
-            mean += f" ({len(one.rows)} rows)"
+            mean += f" ({len(one.rows)} rows{_there(one, ours.get(base), base)})"
         if label == base:
             yield f"| {label} | {numbers[-1]:.2f} | {mean} | | | |"
             continue
@@ -90,6 +93,13 @@ def against(
         gap = numbers[-1] - theirs[base][-1]
         yield f"| {label} | {numbers[-1]:.2f} | {mean} | {gap:+.2f} | {worded(less)} | {verdict(gap, less)} |"
     yield f"\n{note}\n" if note else ""
+
+
+def _there(one: Series, base: Series | None, name: str) -> str:
+    """The mean of the row that a table compares with, on the rows of one that has fewer."""
+    scores = one.by_example()
+    both = [score for example, score in base.by_example().items() if example in scores] if base else []
+    return f"; {name} there {100 * fmean(both):.1f}" if both and base is not one else ""
 
 
 def by_task(theirs: Mapping[str, Sequence[float]], ours: Mapping[str, Series]) -> Iterator[str]:
@@ -108,7 +118,8 @@ def by_task(theirs: Mapping[str, Sequence[float]], ours: Mapping[str, Series]) -
 
 
 def by_group(theirs: Mapping[str, Sequence[float]], ours: Mapping[str, Series]) -> Iterator[str]:
-    """Yield a table of the paper's groups of tasks: the paper's number, and ours."""
+    """Yield a table of the paper's groups of tasks: the paper's number, and ours on the rows all have."""
+    ours = common(ours)
     yield f"| | {' | '.join(PAPER['groups'])} |"
     yield "|---" * (len(PAPER["groups"]) + 1) + "|"
     for label, numbers in theirs.items():
@@ -116,7 +127,8 @@ def by_group(theirs: Mapping[str, Sequence[float]], ours: Mapping[str, Series]) 
         both = zip(numbers, means, strict=False)
         told = (f"{n:.1f} / {'–' if m is None else f'{m:.1f}'}" for n, m in both)
         yield f"| {label} | {' | '.join(told)} |"
-    yield ""
+    count = len(next(iter(ours.values())).scores()) if ours else 0
+    yield f"\nEach cell: paper / ours, means over tasks of the {count} rows that all of these have run on.\n"
 
 
 def keys(ours: Mapping[str, Series]) -> Iterator[str]:
@@ -137,17 +149,21 @@ def keys(ours: Mapping[str, Series]) -> Iterator[str]:
 
 def budgets(ours: Ours) -> Iterator[str]:
     """Yield Figure 6: InfiniPot less truncation at each capacity."""
-    yield "| capacity | InfiniPot | truncated | InfiniPot less truncated, by rows | the paper: above |"
-    yield "|---|---|---|---|---|"
-    for size in (1024, 2048, 4096, 8192):
-        cells = {"ours": f"infinipot {size}{{tail}} by-task", "theirs": f"truncate {size}"}
-        found = ours.series(cells)
-        if len(found) < len(cells):
+    yield "| capacity | rows | InfiniPot | truncated | InfiniPot less truncated, by rows | the paper: above |"
+    yield "|---|---|---|---|---|---|"
+    sizes = (1024, 2048, 4096, 8192)
+    cells = {f"ours {size}": f"infinipot {size}{{tail}} by-task" for size in sizes}
+    cells |= {f"theirs {size}": f"truncate {size}" for size in sizes}
+    found = common(ours.series(cells))
+    for size in sizes:
+        both = [found[f"{side} {size}"] for side in ("ours", "theirs") if f"{side} {size}" in found]
+        if len(both) < 2:
             continue
-        means = (f"{100 * fmean(one.scores()):.1f}" for one in found.values())
-        less = difference(found["ours"], found["theirs"])
-        yield f"| {size:,} | {' | '.join(means)} | {worded(less)} | {verdict(1, less)} |"
-    yield ""
+        means = (f"{100 * fmean(one.scores()):.1f}" for one in both)
+        told = f"{size:,} | {len(both[0].scores())} | {' | '.join(means)}"
+        less = difference(*both)
+        yield f"| {told} | {worded(less)} | {verdict(1, less)} |"
+    yield "\nThe rows that all of these answered: a question too long for a small pot has no answer.\n"
 
 
 def speed(bench: Mapping[str, Any]) -> Iterator[str]:

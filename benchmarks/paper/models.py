@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from infinipot.eval.estimates import Estimate, estimate
+from infinipot.eval.estimates import FEW, Estimate, estimate
 from infinipot.eval.folder import MANIFEST, read_manifest
 from infinipot.eval.results import KNOWN, UNKNOWN, UNUSED, Run, Section, Series, load, part, sections
 from infinipot.eval.tables import joined
@@ -17,6 +17,7 @@ from paper.beside import difference, told_apart, worded
 
 GRIDS = {"longbench": "LongBench", "passkey-short": "keys in noise", "essays-short": "keys in essays"}
 OURS = "infinipot"
+EARLIER = "grids"  # folders of models that have no newer rows begin so
 LABELS = {
     "infinipot": "InfiniPot",
     "infinipot-paper": "InfiniPot as printed",
@@ -33,7 +34,7 @@ brackets at each length from 4K to 32K. *Less InfiniPot* is by rows; bold: more 
 H2O drop 256 entries at a time. {ends}
 What looks at no question while it reads stands in both tables. There is no mean over tasks here. `smollm2`
 was trained on texts of 8K tokens, `gemma-3-270m` of 32K: whole caches and SnapKV go beyond that. Where rows
-are given, time ended before the others.
+are given, time ended before the others; a cell with under ten is left out.
 """
 ENDS = {
     True: "A text's end is treated alike (`--tail fill`) by all but InfiniPot as printed.",
@@ -48,7 +49,8 @@ def other_models(folders: Sequence[Path]) -> Iterator[str]:
         found = {name: sections([run])[0] for name, run in runs.items()}
         if not place:
             yield NOTE.format(ends=ENDS[_all_filled(folders)])
-        yield _described(next(iter(runs.values())), found)
+        earlier = ", earlier code" * folder.name.startswith(EARLIER)
+        yield _described(next(iter(runs.values())), found, earlier)
         for question in (KNOWN, UNKNOWN):
             yield from _table(question, found)
 
@@ -61,13 +63,13 @@ def _all_filled(folders: Sequence[Path]) -> bool:
     )
 
 
-def _described(run: Run, found: dict[str, Section]) -> str:
+def _described(run: Run, found: dict[str, Section], code: str) -> str:
     model, rows = run.manifest["model"], _of(joined(found["longbench"]), KNOWN)[OURS].rows
     fit, tasks = sum(row.get("cycles") == 0 for row in rows), Counter(row["facts"]["task"] for row in rows)
     counts = ", ".join(f"{name} {count}" for name, count in tasks.items())
     return (
         f"`{model['name']}`, a file of {model['file']}, held and computed in {model['dtype']}. {len(rows)}"
-        f" rows of LongBench's half `{part(run)}` ({counts}); {fit} fit the pot.\n"
+        f" rows of LongBench's half `{part(run)}`{code} ({counts}); {fit} fit the pot.\n"
     )
 
 
@@ -89,7 +91,7 @@ def _table(question: str, found: dict[str, Section]) -> Iterator[str]:
 
 def _cells(grid: str, recipe: str, series: dict[str, Series]) -> tuple[str, str]:
     """Return a recipe's level in a grid, and its difference to ours."""
-    if recipe not in series or OURS not in series:
+    if recipe not in series or OURS not in series or len(series[recipe].rows) < FEW:
         return "–", "–"
     one, ours = series[recipe], series[OURS]
     level = _mean(one) if grid == "longbench" else _keys(one)

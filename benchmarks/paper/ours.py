@@ -109,11 +109,13 @@ class Cells:
 
 
 def enough(one: Series, every: Sequence[Series]) -> bool:
-    """Say whether a cell is to be told of: it has all rows, or ten and computed a third of them itself.
+    """Say whether a cell is to be told of: it has all rows, or ten and those of a cell that computed a third.
 
     What two cells do alike is copied first, so one that was cut off has little else, which tells nothing.
     """
-    own = sum("same_as" not in row for row in one.rows)
+    names = set(one.by_example())
+    alike = (other.rows for other in every if set(other.by_example()) == names)
+    own = max(sum("same_as" not in row for row in rows) for rows in alike)
     return len(one.rows) == max(len(other.rows) for other in every) or 3 * own >= len(one.rows) >= FEW
 
 
@@ -270,6 +272,8 @@ def _usual(grid: str, known: bool) -> str:
 def _level(grid: Cells, usual: str) -> str:
     one = grid.series.get(usual)
     scores = one.scores() if one else []
+    if not scores:
+        return ""
     if grid.run.manifest["task"] != "longbench":
         return f"{sum(scores):.0f} of {len(scores)}"
     return f"{_mean(estimate(scores))}, {len(scores)} rows"

@@ -49,6 +49,7 @@ def _sets(results: Path, model: str) -> Iterator[tuple[str, tuple[str, Mapping[s
         **{f"keys in essays, `{part}`": ("report-half/essays-more", part) for part in (TUNE, REPORT)},
         f"facts, `{TUNE}`": (f"defaults-{model}/facts", ""),
         f"facts, `{REPORT}`": ("report-half/facts-report", ""),
+        f"LongBench, `{TUNE}`": (f"defaults-{model}/longbench", ""),
         f"LongBench, `{REPORT}`": ("report-half/longbench", ""),
     }
     for title, (name, part) in folders.items():

@@ -10,7 +10,8 @@ import beside
 from infinipot.eval.estimates import Estimate
 from infinipot.eval.folder import read_rows
 from infinipot.eval.grid import Grid
-from paper.beside import PAPER, verdict
+from infinipot.eval.results import load, sections
+from paper.beside import PAPER, common, verdict
 from paper.models import other_models
 from toy_eval import kept_run
 
@@ -41,24 +42,51 @@ def test_the_page_in_the_docs_is_what_the_script_makes() -> None:
     assert page.read_text("utf-8") == beside.page()
 
 
-def test_cells_of_today_s_code_are_taken_where_they_have_all_rows_and_the_others_are_of_earlier_code(
-    tmp_path: Path,
-) -> None:
-    recipes = Grid(("infinipot", "truncate", "full"), catalysts=("by-task",))
+def test_a_recipe_with_fewer_rows_says_so_and_is_compared_on_those(tmp_path: Path) -> None:
+    recipes = Grid(("infinipot", "truncate", "full", "tova", "sirllm"), catalysts=("by-task",))
     asked = [(f"qasper/{n}", {"task": "qasper"}) for n in range(12)]
-    there = tmp_path / "longbench"
-    kept_run(there, "longbench", recipes, asked, lambda cell, name, facts: 0.5)
+    grids, there = tmp_path / "half", tmp_path / "half" / "longbench"
+    kept_run(there, "longbench", recipes, asked, lambda cell, name, facts: float(name.endswith("11")))
     rows = [row for row in read_rows(there) if (row["cell"], row["example"]) != ("full", "qasper/11")]
     (there / "rows.jsonl").write_text("".join(f"{json.dumps(row)}\n" for row in rows))
-    page = beside.page(today=tmp_path)
-    new, _, earlier = page.partition("## Table 2")[0].partition("Recipes without all of these rows yet")
-    assert "Today's code, the half `report`, 12 rows" in new
-    assert "| TR-4K | 37.20 | 50.0 | -4.30 | +0.0 (0.0 to 0.0) | not told apart |" in new
-    assert "| TR-2K | 31.24 | 50.0 |" in new
-    assert "PT-8K" not in new
-    assert "| PT-8K | 42.91 |" in earlier
-    assert "TR-4K" not in earlier
-    assert "today's code, by rows | +0.0 (0.0 to 0.0) | – | – |" in page
+    keys = Grid(("infinipot", "ccd"), catalysts=("question",))
+    kept_run(grids / "passkey", "passkey", keys, [("a", {"length": 4096, "depth": 0.5})], lambda *_: 1.0)
+    page = beside.page(grids)
+    assert "its half `report` ([the protocol](evaluation.md#protocol)), 12 rows; a recipe" in page
+    assert "| TR-4K | 37.20 | 8.3 | -4.30 | +0.0 (0.0 to 0.0) | not told apart |" in page
+    assert "| PT-8K | 42.91 | 0.0 (11 rows; InfiniPot-4K there 0.0) | +1.41 | +0.0 (0.0 to 0.0) |" in page
+    assert "4K, by rows | +0.0 (0.0 to 0.0) | +0.0 (0.0 to 0.0), 11 rows | – |" in page
+    assert "| 4,096 | 12 | 8.3 | 8.3 | +0.0 (0.0 to 0.0) | not told apart |" in page
+
+
+def test_means_that_stand_side_by_side_are_of_the_rows_that_all_have(tmp_path: Path) -> None:
+    asked = [(f"qasper/{n}", {"task": "qasper"}) for n in range(4)]
+    both = Grid(("infinipot", "full"), catalysts=("by-task",))
+    kept_run(tmp_path, "longbench", both, asked, lambda cell, name, facts: float(name.endswith("3")))
+    rows = [row for row in read_rows(tmp_path) if (row["cell"], row["example"]) != ("full", "qasper/3")]
+    (tmp_path / "rows.jsonl").write_text("".join(f"{json.dumps(row)}\n" for row in rows))
+    (section,) = sections(load([tmp_path])[0])
+    found = common({one.name: one for one in section.series})
+    assert [one.scores() for one in found.values()] == [[0.0] * 3] * 2
+    assert common({}) == {}
+
+
+def test_a_model_without_newer_rows_keeps_those_of_earlier_code_and_they_say_so(tmp_path: Path) -> None:
+    model = {"file": "GGUF", "dtype": "bfloat16", "weights": "sample:a", "device": "cpu", "format": "plain"}
+    asked = [(f"qasper/{n}", {"task": "qasper"}) for n in range(12)]
+    recipes = Grid(("infinipot", "truncate"), catalysts=("by-task",))
+    for folder, name in (("half", "big"), ("half-new", "new"), ("grids-new", "new"), ("grids-old", "old")):
+        kept: Any = {"model": {**model, "name": name}, "options": {"part": "report"}}
+        there = tmp_path / folder / "longbench"
+        kept_run(there, "longbench", recipes, asked, lambda cell, name, facts: 0.5, **kept)
+    keys = Grid(("infinipot",), catalysts=("question",))
+    there = tmp_path / "half" / "passkey"
+    kept_run(there, "passkey", keys, [("a", {"length": 4096, "depth": 0.5})], lambda *_: 1.0)
+    page = beside.page(tmp_path / "half")
+    assert "| ours, `new`, 4K, by rows |" in page
+    assert "| ours, `old`, 4K, earlier code, by rows |" in page
+    assert page.count("`new`, a file of GGUF") == 1
+    assert "half `report`, earlier code (qasper 12)" in page.partition("`old`, a file of")[2]
 
 
 def test_another_model_s_tables_keep_the_question_known_and_unknown_apart(tmp_path: Path) -> None:

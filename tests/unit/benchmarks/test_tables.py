@@ -70,18 +70,26 @@ def test_cells_that_are_mostly_copies_are_left_out_and_rows_of_a_choice_counted_
     kept_run(there, "longbench", some, TEXTS, score, **half)
     before = Grid(("infinipot",), catalysts=("by-task",))
     kept_run(tmp_path / "grids/longbench", "longbench", before, TEXTS[:4], score)
-    first_rows = {"full": range(15), "snapkv 4096": range(10)}  # the others are missing
+    first_rows = {
+        "full": range(15),
+        "snapkv 4096": range(10),
+        "ccd 4096": range(10),
+    }  # the others are missing
+    kept_run(there, "longbench", Grid(("ccd",)), TEXTS, score, **half)
     rows = [
         row for row in read_rows(there) if place[row["example"]] in first_rows.get(row["cell"], range(16))
     ]
     for row in rows:
         if row["cell"] == "full" and place[row["example"]] > 3:
             row["same_as"] = "truncate 4096"
+        if row["cell"] == "ccd 4096":  # copies all, but it has the rows of one that computed its own
+            row["same_as"] = "snapkv 4096"
     (there / "rows.jsonl").write_text("".join(f"{json.dumps(row)}\n" for row in rows))
     told = tables.filled("<!-- longbench --><!-- end of longbench -->", tmp_path)
     assert "4 are among the rows that defaults were chosen on; 12 are new. Left out, cut" in told
     assert "off early: `full`.\n" in told
     assert "whole cache" not in told
+    assert "| CCD alone (no catalyst, no novelty) | 10 |" in told
     assert (
         "| SnapKV (holds the whole prompt first) | 10 | 20.0 (5.7 to 51.0); InfiniPot there 100.0 |" in told
     )
@@ -130,6 +138,9 @@ def test_packed_rows_are_put_where_the_tables_look_for_them(
         there = tmp_path / "docs" / name / "longbench"
         assert read_rows(there) == read_rows(tmp_path / "out" / folder)
         assert read_manifest(there) == read_manifest(tmp_path / "out" / folder)
+    twice = read_manifest(there)
+    twice["sessions"] *= 2
+    assert json.loads(put_away.once(twice)) == read_manifest(there)
     assert len(read_rows(tmp_path / "docs/grids-tiny/essays-short")) == 16
 
 
