@@ -3,8 +3,9 @@
     python benchmarks/tables.py
 
 A place begins with `<!-- keys -->`, say, and ends with `<!-- end of keys -->`; what stands between is made
-anew. `make figures` makes it too and compares. Folders are those of `grids.py` in docs/results: `grids`, of
-earlier code, `report-half` of today's, and `defaults-MODEL` for what was run on the half `tune`.
+anew. `make figures` makes it too and compares. Folders are those of `grids.py` in docs/results: `report-half`
+of today's code, `defaults-MODEL` for what was run on the half `tune`, and `grids`, of earlier code, for the
+rows that defaults were chosen on.
 """
 
 from __future__ import annotations
@@ -14,8 +15,9 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from beside import MODEL
-from paper.ours import defaults, keys, longbench
+from paper.ours import keys, longbench
 from paper.spent import spent
+from paper.tuned import defaults
 
 ROOT = Path(__file__).parents[1]
 RESULTS = ROOT / "docs" / "results"

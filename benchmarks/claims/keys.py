@@ -33,9 +33,18 @@ def _today(says: partial[None]) -> None:
     says(words, sum(count for _, count in far), holds=not any(right for right, _ in far))
     known, unknown = f"infinipot 4096 {KNOWN}", f"infinipot 4096 {UNKNOWN}"
     rope, bare = essays.less(f"no-cr-rope 4096 {KNOWN}", known), essays.less("ccd 4096", unknown)
-    says("In essays CR-RoPE and the catalyst show;", holds=rope[2] < 0 and bare[2] < 0)
+    words = "In essays CR-RoPE shows, and so do catalyst and novelty together;"
+    says(words, holds=rope[2] < 0 and bare[2] < 0)
+    noise = rows_of("report-half/passkey")
+    less = (-number for number in noise.less("ccd 4096", known))
+    words = (
+        "In noise up to 1M CCD finds {} of {} keys, {:.1f} below the question known ({:.1f} to {:.1f} below)."
+    )
+    says(words, *noise.right("ccd 4096"), *less)
     novel = [essays.less(f"cap-only 4096 {c}", f"infinipot 4096 {c}") for c in (KNOWN, UNKNOWN)]
-    says("novelty does not up to 64K, with the question known or unknown.", holds=all(map(chance, novel)))
+    says(
+        "novelty alone does not up to 64K, with the question known or unknown.", holds=all(map(chance, novel))
+    )
 
 
 def _differences(says: partial[None]) -> None:

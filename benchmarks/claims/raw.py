@@ -12,7 +12,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from infinipot.eval.estimates import Estimate, estimate, macro, paired
+from infinipot.eval.estimates import FEW, Estimate, estimate, macro, paired
 from infinipot.eval.results import Series, load, sections
 
 RESULTS = Path(__file__).parents[2] / "docs" / "results"
@@ -73,6 +73,15 @@ class Rows:
             if row["score"] is not None:
                 found.setdefault(row["facts"]["task"].removesuffix("_e"), []).append(row["score"])
         return found
+
+    def of_few(self, cell: str) -> set[str]:
+        """Return the rows of tasks with under ten, by a cell that has all rows."""
+        tasks = self.by_task(cell)
+        return {
+            row["example"]
+            for row in self.cell(cell).rows
+            if len(tasks[row["facts"]["task"].removesuffix("_e")]) < FEW
+        }
 
     def less(self, cell: str, other: str, without: Collection[str] = ()) -> Three:
         """Return by how much a cell is above another one, row by row, on the rows both have."""

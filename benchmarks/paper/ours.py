@@ -1,4 +1,4 @@
-"""Our own rows as tables of docs/results.md: pass keys, LongBench, and defaults one change at a time.
+"""Our own rows as tables of docs/results.md: pass keys and LongBench.
 
 Works on the folders that `grids.py` makes; yields lines of Markdown. What was not run is not there. Bold: the
 interval of a difference, of ten rows or more, excludes 0. A cell that ended early is left out, and named.
@@ -76,16 +76,6 @@ CHANGED: tuple[Row, ...] = (
     ("a pot of 2,048", "infinipot 2048{tail} by-task", OURS),
     ("a pot of 8,192", "infinipot 8192{tail} by-task", OURS),
 )
-PRINTED = "as printed (not pooled, last chunk left)"
-CHANGES = {  # of one default, for the table of the half `tune`
-    "pool=1": "scores not pooled",
-    "pool=3": "pooled over 3",
-    "tail=raw": "the last chunk left as it is",
-    "tail=distil": "a text's end distilled",
-    "opening=4": "the first 4 slots kept",
-    "closing=64": "the last 64 slots kept",
-    "novelty=0.25": "novelty 0.25",
-}
 
 
 class Cells:
@@ -185,9 +175,10 @@ def _table(title: str, grid: Cells, table: Sequence[Row], seen: Set[str]) -> Ite
     if not any(found and found[1] is not found[2] for _, found in pairs):
         return
     wide = sum(len(scores) >= FEW for scores in _by_task(grid, _widest(grid)).values())
-    new = " on new rows alone |" * bool(seen)
+    small = _small(grid)
+    new = " on new rows alone |" * bool(seen) + " on tasks of ten rows or more |" * bool(small)
     yield f"| {title} | rows | mean of rows | mean of {wide} tasks | less InfiniPot, by rows |{new}"
-    yield "|---|---|---|---|---|" + "---|" * bool(seen)
+    yield "|---|---|---|---|---|" + "---|" * (bool(seen) + bool(small))
     sides: dict[str, list[str]] = {"above": [], "below": [], "level": []}
     for label, found in pairs:
         if not found:
@@ -198,7 +189,8 @@ def _table(title: str, grid: Cells, table: Sequence[Row], seen: Set[str]) -> Ite
             sides[_side(less)].append(label)
         mean = f"{_mean(estimate(one.scores()))}{_there(one, other)}"
         told = f"{label}{' †' * bool(tail)} | {len(one.scores())} | {mean}"
-        unseen = f" {_without(seen, one, other) if less else ''} |" * bool(seen)
+        apart = (f" {_without(some, one, other) if less else ''} |" for some in (seen, small) if some)
+        unseen = "".join(apart)
         yield f"| {told} | {_tasks(grid, one)} | {marked(less) if less else ''} |{unseen}"
     yield f"\n{_told(sides)}\n"
 
@@ -210,9 +202,16 @@ def _there(one: Series, base: Series) -> str:
     return f"; InfiniPot there {100 * fmean(both):.1f}" if 0 < len(both) < len(ours) else ""
 
 
-def _without(seen: Set[str], one: Series, other: Series) -> str:
-    """A difference on the rows that defaults were not chosen on, and how many they are."""
-    new = {name: score for name, score in one.by_example().items() if name not in seen}
+def _small(grid: Cells) -> set[str]:
+    """The rows of tasks that have few."""
+    rows = _widest(grid).rows
+    tasks = Counter(row["facts"]["task"] for row in rows)
+    return {row["example"] for row in rows if tasks[row["facts"]["task"]] < FEW}
+
+
+def _without(some: Set[str], one: Series, other: Series) -> str:
+    """A difference without some rows, and how many are left."""
+    new = {name: score for name, score in one.by_example().items() if name not in some}
     return f"{marked(paired(new, other.by_example()))}, {len(new)} rows"
 
 
@@ -241,53 +240,6 @@ def _tasks(grid: Cells, one: Series) -> str:
     whole = len(one.rows) == len(_widest(grid).rows)
     found = over_tasks(_by_task(grid, one).values()) if whole else None
     return f"{100 * found.mean:.1f}" if found else ""
-
-
-def defaults(folders: Sequence[Path]) -> Iterator[str]:
-    """Yield a table for each model, of the half `tune`: one default changed at a time, and all as printed."""
-    for folder in folders:
-        grids = {
-            name: Cells(folder / name)
-            for name in ("longbench", "essays-short", "passkey-short")
-            if (folder / name).exists()
-        }
-        if not grids:
-            continue
-        columns = [(name, known) for name in grids for known in (True, False)]
-        heads = (f"{name.removesuffix('-short')}, question {'' if k else 'un'}known" for name, k in columns)
-        yield f"| `{folder.name.partition('-')[2]}`, less the defaults | {' | '.join(heads)} |"
-        yield "|---" * (1 + len(columns)) + "|"
-        yield f"| the defaults | {' | '.join(_level(grids[name], _usual(name, k)) for name, k in columns)} |"
-        for change in ("", *CHANGES):
-            told = [_change(grids[name], change, _usual(name, k)) for name, k in columns]
-            if any(told):
-                yield f"| {CHANGES.get(change, PRINTED)} | {' | '.join(told)} |"
-        yield ""
-
-
-def _usual(grid: str, known: bool) -> str:
-    return f"infinipot 4096 {('by-task' if grid == 'longbench' else 'question') if known else 'general'}"
-
-
-def _level(grid: Cells, usual: str) -> str:
-    one = grid.series.get(usual)
-    scores = one.scores() if one else []
-    if not scores:
-        return ""
-    if grid.run.manifest["task"] != "longbench":
-        return f"{sum(scores):.0f} of {len(scores)}"
-    return f"{_mean(estimate(scores))}, {len(scores)} rows"
-
-
-def _change(grid: Cells, change: str, usual: str) -> str:
-    name = (
-        usual.replace("4096", f"4096 {change}") if change else usual.replace("infinipot", "infinipot-paper")
-    )
-    one, base = grid.series.get(name), grid.series.get(usual)
-    if not one or not base:
-        return ""
-    few = len(set(one.by_example()) & set(base.by_example()))
-    return marked(difference(one, base)) + (f", {few} rows" if few < len(base.scores()) else "")
 
 
 def _mean(found: Estimate | None) -> str:
