@@ -88,6 +88,8 @@ def _without_small_tasks(says: partial[None], many: list[str]) -> None:
     )
     numbers = *higher["truncate 4096"], *higher["full"]
     says(f"{words} barely ({{:.1f}}, {{:.1f}} to {{:.1f}})", *numbers, holds=len(higher) == 2)
+    count = len(set(grid.cell(OURS).by_example()) - small)
+    says("So on those {} rows a pot filled with a text's beginning and end did better", count)
     prompt = grid.less(UNKNOWN, OURS, small)
     words = "than the general prompt only without the small tasks ({:.1f}, {:.1f} to {:.1f}):"
     says(words, *(-number for number in prompt), holds=prompt[2] < 0)
@@ -102,7 +104,9 @@ def _pots(says: partial[None], seen: set[str]) -> None:
     says("So is one of 8,192 by {:.1f} ({:.1f} to {:.1f}),", *(-n for n in less), holds=less[2] < 0)
     lost = {name for name, score in theirs.items() if score < ours[name] - 0.1}
     carried = lost <= grid.of_few(OURS) & seen and len(lost) == 5
-    says("it hangs on five rows of the small tasks, all of them rows of the choice.", holds=carried)
+    says("five rows of the small tasks carry it, all of them rows of the choice,", holds=carried)
+    rest = grid.less(wide, OURS, grid.of_few(OURS))
+    says("without the small tasks it is {:.1f} ({:.1f} to {:.1f}).", *(-number for number in rest))
     pots = ((f"truncate {size}", f"infinipot {size} by-task") for size in (1024, 2048, 4096, 8192))
     level = all(chance(grid.less(*both)) for both in pots)
     says("At no capacity do these rows tell InfiniPot from truncation", holds=level)

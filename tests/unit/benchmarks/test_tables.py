@@ -97,6 +97,21 @@ def test_cells_that_are_mostly_copies_are_left_out_and_rows_of_a_choice_counted_
     assert "questions unknown" not in told
 
 
+def test_differences_are_told_without_the_tasks_of_few_rows_too(tmp_path: Path) -> None:
+    few = [*TEXTS, *((f"musique/{n}", {"task": "musique"}) for n in range(3))]
+    some = Grid(("infinipot", "truncate"), catalysts=("by-task",))
+
+    def lost(cell: Any, name: str, facts: dict[str, Any]) -> float:
+        return float(cell.recipe.preset.name == "infinipot" or facts["task"] != "musique")
+
+    there, half = tmp_path / "report-half/longbench", {"options": {"part": "report"}}
+    kept_run(there, "longbench", some, few, lost, **half)
+    told = tables.filled("<!-- longbench --><!-- end of longbench -->", tmp_path)
+    assert "| less InfiniPot, by rows | on tasks of ten rows or more |" in told
+    assert "| truncated to the pot | 19 | 84.2" in told
+    assert "| +0.0 (0.0 to 0.0), 16 rows |" in told.partition("| truncated to the pot | 19 |")[2]
+
+
 def test_candidates_for_slots_stand_beside_the_default_half_by_half(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
