@@ -6,6 +6,7 @@ from functools import partial
 
 from claims.checks import Says
 from claims.raw import Three, chance, document, rows_of
+from claims.recall_ways import CARD, asked
 from infinipot.models.catalog import find
 
 PAGE = "README.md"
@@ -62,15 +63,13 @@ def claimed(says: Says) -> None:
     numbers = served["fair"]["clients"], quiet["tokens_s"], quiet["first_p95_s"], alone_s
     says(PAGE, f"{words} {{:.2f}} s (p95) | without a server {{:,.0f}} tokens/s |", *numbers)
 
-    facts = rows_of("recall/facts-128k")
-    cells = "infinipot 4096 recall=1024 general", "infinipot 4096 general", "passages 4096 recall=1024"
-    (with_, count), (without, _), (alone, _) = map(facts.right, cells)
+    facts, by = asked("ways", "facts-report-128k"), "words.alone"
     words = (
         "of {} facts planted in 128K tokens of novels and asked for afterwards, {} are answered with it and"
     )
-    says(PAGE, f"{words} {{}} without.", count, with_, without)
+    says(PAGE, f"{words} {{}} without.", facts.count, facts.right(CARD), facts.right("pure.pot"))
     words = "The passages alone, without a pot, answer {}: for facts that a few words find, the pot adds"
-    says(PAGE, words, alone, holds=chance(facts.less(cells[2], cells[0])))
+    says(PAGE, words, facts.right(by), holds=chance(facts.more(CARD, by)))
 
     qwen = next(row for row in document("needs.json")["rows"] if row["model"].startswith("qwen"))
     release = find("qwen2.5-coder-1.5b")
