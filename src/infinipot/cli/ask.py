@@ -43,7 +43,7 @@ def ask(question: Question, *, given: Given) -> None:
         passages = reader.recall(question)
     before, answering = reader.pot.tokens, reader.answer(question, wanted, passages or None)
     first = next(answering, "")
-    processed = reader.pot.tokens - before
+    processed = now - before if (now := reader.pot.tokens) >= before else now  # a pot may be left out
     pieces = chain([first], answering)
     answer = "".join(pieces).strip() if given["json"] else stream_answer(pieces)
     clock.append(time.perf_counter())

@@ -60,6 +60,7 @@ class HFModel:
         self.obstacle = _obstacle(model)
         self.steps: Steps | CardSteps | None = None  # single tokens on packed weights
         self.layers: CardLayers | None = None  # any tokens on a card, once compared with the decoder
+        self.compiled = False  # the decoder's layers
         self._turn: AbstractContextManager[Any] = TURN if packed_bytes(model) else nullcontext()
         # whatever an architecture trips over
         with foreign("this model is not supported"), unrounded_inputs(model), self._turn:
@@ -117,11 +118,10 @@ class HFModel:
     @torch.no_grad()
     def forward(self, tokens: Tensor, pot: Pot | Rows) -> Tensor:
         """Write tokens [B, n] into the pot and return their hidden states [B, n, H]."""
-        places = pot.places(tokens.shape[1], tokens.device)
-        many, count = tokens.shape
+        (many, count), places = tokens.shape, pot.places(tokens.shape[1], tokens.device)
         single = self.steps if self.steps and count == 1 and many <= self.steps.most else None
-        # One token alone is faster through compiled layers, where there are such.
-        own = self.layers if many * count > 1 or not compiles() else None
+        alone = many * count == 1 and self.compiled  # faster through the decoder's own layers
+        own = None if single or alone or not self.layers or not self.layers.stands() else self.layers
         if steps := single or own:
             with self._turn:
                 return steps.run(tokens, places, pot, pot.layers[0].rotation.frequencies)

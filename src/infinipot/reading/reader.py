@@ -61,6 +61,11 @@ class Reader:
         self.archive: Archive | None = Archive()
         self.set_question(question, bare=bare)
 
+    def knows(self, question: str) -> bool:
+        """Say whether what is read is read for this question."""
+        text = catalyst_text(self._catalyst, question)
+        return question in text and self.session.catalyst == self.closing(text)
+
     @property
     def pot(self) -> Pot:
         """The slots of all layers."""

@@ -102,8 +102,10 @@ def passages_for(reader: "Reader", question: str, budget: int, queries: Sequence
         return taken(some, queries, budget, count)
     if doubtful and config.judge is None and (most := affordable(reader)):
         some, sure = judged(reader, queries[-1], best(archive, queries, most))
-        passages, asks_much = taken(some, queries, budget, count), found > 0 and telling >= THREE
-        return Enough(passages) if sure and asks_much and not needed(reader, question) else passages
+        passages = taken(some, queries, budget, count)
+        whole = any(some[0].text in one.text for one in passages)  # neither cut nor the question itself
+        sure = sure and whole and found > 0 and telling >= THREE and not needed(reader, question)
+        return Enough(passages) if sure else passages
     if few:
         queries.append(said(reader, KEYWORDS, question, FEW, ("\n",)))
     return search(archive, queries, budget, count)
@@ -122,8 +124,7 @@ def affordable(reader: "Reader") -> int:
 
 def needed(reader: "Reader", question: str) -> bool:
     """Say whether the pot has what passages have not: a talk, or a text that was read for this question."""
-    aimed = reader.session.catalyst == reader.closing(catalyst_text(QUESTION, question))
-    return reader.session.state.in_dialogue or aimed
+    return reader.session.state.in_dialogue or reader.knows(question)
 
 
 def wordings(archive: Archive, question: str, in_dialogue: bool) -> list[str]:

@@ -101,9 +101,9 @@ class PotSession:
 
     def forget_slots(self) -> None:
         """Empty the pot; what was read stays counted."""
-        read = self.state.tokens_read
+        read, seconds, cycles = self.state.tokens_read, self.state.seconds, self.pot.cycles
         self.clear()
-        self.state.tokens_read = read
+        self.state.tokens_read, self.state.seconds, self.pot.cycles = read, seconds, cycles
 
     def saved(self) -> State:
         """Return everything this session knows; tensors are views, so use them before it goes on."""

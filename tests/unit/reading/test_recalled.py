@@ -11,6 +11,7 @@ from infinipot.core.config import ALL
 from infinipot.errors import ConfigError
 from infinipot.reading import recalled
 from infinipot.reading.reader import Reader
+from infinipot.recall.passages import Passage
 from infinipot.testing import ByteTokenizer, ToyModel
 
 FACT = "The zebra is called Zorro."
@@ -256,6 +257,27 @@ def test_where_passages_say_the_answer_the_pot_is_left_out(monkeypatch: pytest.M
     assert made.recall(DOUBTED)
     assert not isinstance(made.recall(DOUBTED), recalled.Enough)
     assert asked(made, DOUBTED) > alone
+
+
+def test_passages_that_are_cut_or_only_ask_the_same_are_not_enough(monkeypatch: pytest.MonkeyPatch) -> None:
+    OnCard(monkeypatch, says=1.0)
+    made = read(capacity=640, recall=40)
+    assert made.recall(DOUBTED)
+    assert not isinstance(made.recall(DOUBTED), recalled.Enough)  # the beginning of a passage
+    made = read()
+    heading = "\n\nThe zebra nowadays.\n\n"
+    monkeypatch.setattr(recalled, "best", lambda *_: [Passage(99, "", None, 0, len(heading), 0, heading)])
+    assert made.recall("What is the striped zebra called nowadays?") == []
+    assert not isinstance(made.recall(DOUBTED), recalled.Enough)
+
+
+def test_what_was_read_stays_counted_where_the_pot_is_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    OnCard(monkeypatch, says=1.0)
+    made = read()
+    before = made.tokens_read, made.pot.cycles, made.progress().seconds
+    recalled.prompt(made, DOUBTED, made.recall(DOUBTED))
+    assert made.pot.fill == 0
+    assert (made.tokens_read, made.pot.cycles, made.progress().seconds) == before
 
 
 def test_a_talk_and_a_text_that_was_read_for_the_question_are_not_left_out(

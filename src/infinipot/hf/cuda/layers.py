@@ -79,7 +79,7 @@ class CardLayers:
     }
 
     def __init__(self, decoder: Any, products: list[list[Product]]) -> None:
-        self.decoder, self.products = decoder, products
+        self.decoder, self.products, self.compared = decoder, products, _modules(decoder)
         for product in (one for several in products for one in several):
             product.dtype = decoder.norm.weight.dtype
         first = decoder.layers[0].self_attn
@@ -92,8 +92,10 @@ class CardLayers:
     def of(cls, decoder: Any) -> "CardLayers | None":
         """Return the layers of a decoder on a card, where they are the usual ones."""
         layers: Any = getattr(decoder, "layers", ())
-        if not _usual_norm(getattr(decoder, "norm", None)) or not all(map(_usual, layers)):
+        if not layers or not _usual_norm(getattr(decoder, "norm", None)) or not all(map(_usual, layers)):
             return None
+        if (size := int(layers[0].self_attn.head_dim)) & (size - 1):
+            return None  # kernels have powers of two
         if any(one._forward_hooks or one._forward_pre_hooks for one in decoder.modules()):
             return None  # somebody listens
         products = [cls._products(layer) for layer in layers]
@@ -110,6 +112,11 @@ class CardLayers:
         found = [cls.kinds.get(type(group[0])) for group in groups]
         return [kind(group) for kind, group in zip(found, groups, strict=True) if kind and _joint(group)]
 
+    def stands(self) -> bool:
+        """Say whether the decoder has the modules that were compared still, and nobody listens to them."""
+        pairs = zip(self.compared, _modules(self.decoder), strict=True)
+        return all(one is now and not (now._forward_hooks or now._forward_pre_hooks) for one, now in pairs)
+
     @torch.no_grad()
     def run(self, tokens: Tensor, places: Tensor, pot: Any, frequencies: Tensor) -> Tensor:
         """Write tokens [B, n] at places [1 or B, n] into the pot; return their hidden states [B, n, H]."""
@@ -117,7 +124,7 @@ class CardLayers:
         total, more, early = decoder.embed_tokens(tokens).flatten(0, 1), None, False
         places, frequencies = places.reshape(-1), frequencies.to(tokens.device)
         turn = fast.angles_at(places, frequencies, self.factor, total.dtype)
-        rounds = len(total) > 1 and self.products[0][0].rounds
+        rounds = len(total) > 1 and all(one.rounds for several in self.products for one in several)
         for index, (layer, products) in enumerate(zip(decoder.layers, self.products, strict=True)):
             qkv, output, gate_up, down = products
             norm = layer.input_layernorm
@@ -164,6 +171,15 @@ class CardLayers:
         parts = fast.apart(qkv, *turn, self.kv_heads, self.early)
         queries, keys, values = (part.view(*shape, -1, self.size).transpose(1, 2) for part in parts)
         return queries, *pot.append(index, keys, values)
+
+
+def _modules(decoder: Any) -> list[nn.Module]:
+    """A decoder's linear modules, in whose place adapters put others."""
+    found: list[nn.Module] = []
+    for layer in decoder.layers:
+        found += [getattr(layer.self_attn, name) for name in PRODUCTS]
+        found += [getattr(layer.mlp, name) for name in GATED]
+    return found
 
 
 def _joint(modules: list[Any]) -> bool:

@@ -28,7 +28,7 @@ PACKAGE = "pywhispercpp"
 ALIGNMENT = 32  # of every pointer
 KINDS = {torch.float32: 0, torch.float16: 1, torch.int32: 26, torch.int64: 27}  # ggml's numbers of types
 NODES = 32  # of a graph
-WARNING = 3  # ggml's level of what it says
+WARNINGS = (3, 4)  # ggml's levels of what it says
 WORTH = 30_000  # multiplications an operation that are worth another thread, where waiting ones sleep soon
 NODE_BYTES = 2048  # of a node and the tensors it needs, without their data
 UNPACK = {  # the formats, by ggml's number, and what their functions are called by
@@ -99,7 +99,7 @@ _SIGNATURES: dict[str, tuple[Any, ...]] = {  # the result, then the arguments
 
 
 def _say(level: int, text: bytes, _: int) -> None:
-    if level >= WARNING:
+    if level in WARNINGS:
         sys.stderr.write(text.decode("utf-8", "replace"))
 
 

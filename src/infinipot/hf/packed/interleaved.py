@@ -51,7 +51,10 @@ def _laid(kernels: Ggml, kind: int, shape: tuple[int, int], data: Tensor) -> Lai
     memory = _memory(kernels)
     if not memory:
         return None
-    laid, graph = Laid(kernels, memory, data.nbytes), Graph(kernels)
+    try:
+        laid, graph = Laid(kernels, memory, data.nbytes), Graph(kernels)
+    except MemoryError:
+        return None  # the file's own pages serve
     made = graph.weight(kind, shape, data, laid)
     product = kernels["ggml_mul_mat"](graph.context, made, graph.input(floats(1, shape[1])))
     if not kernels["ggml_backend_dev_supports_op"](_device(kernels), product):
@@ -93,5 +96,6 @@ def _right(kernels: Ggml) -> bool:
     for out, one in zip(outs, (None, laid), strict=True):
         graph = Graph(kernels)
         graph.apply("ggml_mul_mat", graph.weight(TRIED, (64, 256), blocks, one), graph.input(x), out=out)
-        graph.run()
+        with kernels.lock:
+            graph.run()
     return torch.allclose(*outs, rtol=1e-3, atol=1e-3)

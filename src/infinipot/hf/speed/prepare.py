@@ -110,6 +110,7 @@ def prepare(model: HFModel, mixed: bool = False, fused: bool = False, packed: bo
     if model.device.type == "cuda":  # products in few bits are joint already, and are left alone by `join`
         join(model.decoder)
         model.layers = own_layers(model)
+        model.compiled = fused
         if fused:
             fuse(model.decoder)
     elif model.device.type == "cpu" and name == "float32" and has_onednn():

@@ -30,8 +30,8 @@ KIND = torch.float16  # the interpreter knows no bfloat16
 
 def model_of(weights: str, **options: object) -> HFModel:
     config = LlamaConfig(
-        vocab_size=64, hidden_size=64, intermediate_size=96, num_hidden_layers=2, num_attention_heads=2,
-        num_key_value_heads=1, head_dim=64, max_position_embeddings=256, **options,
+        vocab_size=64, hidden_size=64, num_hidden_layers=2, num_attention_heads=2, num_key_value_heads=1,
+        head_dim=64, max_position_embeddings=256, **{"intermediate_size": 96, **options},
     )  # fmt: skip
     torch.manual_seed(0)
     made = LlamaForCausalLM(config).to(KIND)
@@ -58,6 +58,28 @@ def test_whoever_listens_to_a_module_is_told() -> None:
     assert own_layers(model) is None
     handle.remove()
     assert own_layers(model) is not None
+
+
+def test_modules_that_were_put_in_later_are_used() -> None:
+    model = model_of("full")
+    made = own_layers(model)
+    assert made is not None
+    assert made.stands()
+    output = model.decoder.layers[1].self_attn.o_proj
+    model.decoder.layers[1].self_attn.o_proj = torch.nn.Sequential(output)  # as an adapter does
+    assert not made.stands()
+    model.layers, text = made, torch.arange(8)[None]
+    found = model.forward(text, model.new_pot(16, 8))
+    output.weight.data.mul_(2)
+    assert relative(model.forward(text, model.new_pot(16, 8)), found) > 0.01
+
+
+def test_layers_of_which_some_weights_stay_plain_are_multiplied_as_they_are() -> None:
+    model = model_of("fp8", intermediate_size=100)  # no multiple of 16
+    made = own_layers(model)
+    text = torch.arange(8)[None]
+    found = [model.forward(text, model.new_pot(16, 8)) for model.layers in (None, made)]
+    assert relative(found[1], found[0]) < 0.1
 
 
 def relative(found: torch.Tensor, wanted: torch.Tensor) -> float:
