@@ -141,7 +141,7 @@ def _agree(path: Path, manifest: Manifest) -> None:
             more = f" and {len(found) - 3} more" if len(found) > 3 else ""
             problem = f"{path} holds another run; different there and here: {', '.join(found[:3])}{more}"
             raise ConfigError(problem, field="out", remedy="use another `out`")
-        sessions = [*old["sessions"], *(one for one in manifest["sessions"] if one not in old["sessions"])]
+        sessions = [*old["sessions"], *manifest["sessions"]]
         manifest = {**old, "cells": {**old["cells"], **manifest["cells"]}, "sessions": sessions}
     elif (path / ROWS).exists():
         raise ConfigError(f"{path} has rows and no {MANIFEST}", field="out", remedy="use another `out`")

@@ -19,6 +19,7 @@ from infinipot.core.config import DEFAULT_MODE, ReadingMode
 from infinipot.core.pot import LayerSpec, Pot
 from infinipot.core.rope import Rotation
 from infinipot.core.rows import Rows
+from infinipot.core.scores import softcapped
 from infinipot.errors import ConfigError, ModelError, foreign
 from infinipot.hf import attention
 from infinipot.hf.cache import PotCache
@@ -37,10 +38,12 @@ from infinipot.hf.rope import frequencies, key_factors, still
 
 PROBE_STEPS, PROBED, PROBES = 7, 8, 3  # positions between two probed keys; tokens of a probed text; texts
 FIRST, COMMON = 4, 60  # tokens that `key_offsets` leaves out, and takes
-HEAD_PART = 4_000_000  # weights of a packed head at a time: bounds the logits of a chunk that exist at once
+HEAD_PART, CARD_PART = (
+    4_000_000,
+    32_000_000,
+)  # weights of a head at a time, on a CPU and a card: bounds logits
 SAME, PLAIN = 0.02, 0.1  # relative error that is none, and of a whole text's hidden states
 STEPPED = 0.05  # relative error of keys that steps may have: inputs of products are rounded to 8 bits
-CARD_PART = 32_000_000  # the same on a card
 GROUP = 16  # query heads that share a KV head, at most, where a kernel attends
 
 
@@ -121,12 +124,10 @@ class HFModel:
         (many, count), places = tokens.shape, pot.places(tokens.shape[1], tokens.device)
         single = self.steps if self.steps and count == 1 and many <= self.steps.most else None
         alone = many * count == 1 and self.compiled  # faster through the decoder's own layers
-        own = None if single or alone or not self.layers or not self.layers.stands() else self.layers
-        if steps := single or own:
+        if steps := single or (self.layers if self.layers and not alone and self.layers.stands() else None):
             with self._turn:
                 return steps.run(tokens, places, pot, pot.layers[0].rotation.frequencies)
-        # A rare shape is not worth compiling for, where layers are compiled at all: what is compiled for it
-        # runs compiled, nothing new is compiled. Captured rows are powers of two.
+        # A rare shape is not worth compiling for: what is there serves. Captured rows are powers of two.
         rare = compiles() and (count not in pot.lengths or many & (many - 1) > 0)
         stance: Any = partial(torch.compiler.set_stance, "eager_on_recompile") if rare else nullcontext
         with self._turn, still(self.decoder, self.config, pot.max_position), stance():
@@ -135,16 +136,18 @@ class HFModel:
             )
         return out.last_hidden_state  # type: ignore[no-any-return]  # transformers is untyped
 
-    def rough_logits(self, hidden: Tensor) -> Tensor:
-        """Next-token logits [n, V] of hidden states [n, H] in fewer bits, where the head is held so too."""
-        return self.logits(hidden, rough_logits(self.head, hidden))
+    @torch.no_grad()
+    def logits(self, hidden: Tensor) -> Tensor:
+        """Next-token logits [..., V] of hidden states [..., H]."""
+        with self._turn:
+            logits: Tensor = self.head(hidden)
+        return softcapped(logits, self.softcap)
 
     @torch.no_grad()
-    def logits(self, hidden: Tensor, rough: Tensor | None = None) -> Tensor:
-        """Next-token logits [..., V] of hidden states [..., H], whose `rough` ones may be known."""
-        with self._turn:
-            logits: Tensor = self.head(hidden) if rough is None else rough
-        return logits if self.softcap is None else torch.tanh(logits / self.softcap) * self.softcap
+    def rough_logits(self, hidden: Tensor) -> Tensor:
+        """The same of [n, H] in fewer bits, where the head is held so too."""
+        rough = rough_logits(self.head, hidden)
+        return self.logits(hidden) if rough is None else softcapped(rough, self.softcap)
 
     def head_parts(self, hidden: Tensor) -> Iterable[tuple[int, Tensor]] | None:
         """Return logits [T, n] of hidden states [B, T, H] for some rows of the vocabulary at a time.
