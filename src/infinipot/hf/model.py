@@ -38,10 +38,7 @@ from infinipot.hf.rope import frequencies, key_factors, still
 
 PROBE_STEPS, PROBED, PROBES = 7, 8, 3  # positions between two probed keys; tokens of a probed text; texts
 FIRST, COMMON = 4, 60  # tokens that `key_offsets` leaves out, and takes
-HEAD_PART, CARD_PART = (
-    4_000_000,
-    32_000_000,
-)  # weights of a head at a time, on a CPU and a card: bounds logits
+HEAD_PART, CARD_PART = 4_000_000, 32_000_000  # weights of a head at a time: bounds the logits that exist
 SAME, PLAIN = 0.02, 0.1  # relative error that is none, and of a whole text's hidden states
 STEPPED = 0.05  # relative error of keys that steps may have: inputs of products are rounded to 8 bits
 GROUP = 16  # query heads that share a KV head, at most, where a kernel attends
