@@ -1,6 +1,8 @@
-"""A plain model's weights as a source that models in few bits are filled from."""
+"""What tests of models in few bits share: a plain model's weights as a source, and layers of other parts."""
 
 from __future__ import annotations
+
+from typing import Any
 
 import torch
 
@@ -20,3 +22,17 @@ class PlainWeights:
 
     def blocks(self, name: str) -> None:
         """There are none."""
+
+
+def give_another_part(layer: Any, change: str) -> None:
+    """Make a decoder's layer of width 64 one that is not Llama's."""
+    if change == "norm":
+        layer.input_layernorm = torch.nn.LayerNorm(64)
+    elif change == "activation":
+        layer.mlp.act_fn = torch.nn.GELU()
+    elif change == "part":
+        layer.self_attn.q_norm = torch.nn.Identity()
+    elif change == "sinks":
+        layer.self_attn.sinks = torch.nn.Parameter(torch.zeros(2))
+    else:
+        raise ValueError(change)

@@ -113,7 +113,7 @@ def once(system: Pots, length: int) -> Found:
         while True:
             next(running)
     except StopIteration as done:
-        return done.value  # type: ignore[no-any-return]
+        return done.value  # type: ignore[no-any-return]  # a generator's result is untyped
 
 
 def decode(setting: Any, weights: str) -> Iterator[Found]:

@@ -20,7 +20,6 @@ from infinipot.hf.cuda import fp8
 from infinipot.hf.cuda.modules import GROUPS, Fp8Linear, GroupedLinear
 from infinipot.hf.speed.joint import Part
 
-ON = True  # false: the decoder itself, compiled, for comparison
 PARTS = {"self_attn", "mlp", "input_layernorm", "post_attention_layernorm"}
 PRODUCTS = ("q_proj", "k_proj", "v_proj", "o_proj")
 GATED = ("gate_proj", "up_proj", "down_proj")
@@ -167,8 +166,8 @@ class CardLayers:
         one = isinstance(pot, Pot) and type(pot.layers[index]) is PotLayer
         if one and fast.serves(queries, keys):
             return queries, *pot.append(index, keys, values, [queries, *turn])
-        turn = tuple(x.expand(len(qkv) // len(x), *x.shape).flatten(0, 1) for x in turn)  # type: ignore[assignment]
-        parts = fast.apart(qkv, *turn, self.kv_heads, self.early)
+        each = (x.expand(len(qkv) // len(x), *x.shape).flatten(0, 1) for x in turn)
+        parts = fast.apart(qkv, *each, self.kv_heads, self.early)
         queries, keys, values = (part.view(*shape, -1, self.size).transpose(1, 2) for part in parts)
         return queries, *pot.append(index, keys, values)
 

@@ -42,6 +42,6 @@ class CardSteps(CardLayers):
         found = super().of(decoder) if known else None
         return found if isinstance(found, cls) else None
 
-    def _gated(self, x: Tensor, rounds: bool) -> Input:  # noqa: ARG002
+    def _gated(self, x: Tensor, rounds: bool) -> Input:  # noqa: ARG002  one token is not rounded
         """What the product of gate and up has done already."""
         return x

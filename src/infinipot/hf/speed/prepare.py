@@ -7,7 +7,6 @@ import torch
 from torch import nn
 
 from infinipot.errors import ConfigError
-from infinipot.hf.cuda import layers as own
 from infinipot.hf.cuda.layers import CardLayers
 from infinipot.hf.cuda.modules import unrounded_inputs
 from infinipot.hf.model import PLAIN, PROBED, PROBES, HFModel, relative_error
@@ -56,7 +55,7 @@ def allow_recompiling() -> None:
 
 def own_layers(model: HFModel) -> CardLayers | None:
     """Return the decoder's layers by our own kernels, where they come to what the decoder comes to."""
-    layers = CardLayers.of(model.decoder) if own.ON else None
+    layers = CardLayers.of(model.decoder)
     ropes = frequencies(model.decoder, model.config, PROBED)
     if layers is None or any(model.windows()) or any(one is not ropes[0] for one in ropes):
         return None

@@ -22,7 +22,7 @@ from infinipot.hf.plain import Words
 from infinipot.hf.speed.joint import join
 from infinipot.hf.speed.prepare import own_layers
 from infinipot.recipes.recipe import Recipe
-from plain_weights import PlainWeights
+from plain_weights import PlainWeights, give_another_part
 
 CPU = torch.device("cpu")
 KIND = torch.float16  # the interpreter knows no bfloat16
@@ -135,18 +135,12 @@ def test_a_chunk_one_more_token_and_several_pots(weights: str, bits: int) -> Non
 def test_a_decoder_of_other_parts_has_no_layers(change: str) -> None:
     decoder = model_of("full").decoder
     layer = decoder.layers[1]
-    if change == "norm":
-        layer.input_layernorm = torch.nn.LayerNorm(64)
-    elif change == "activation":
-        layer.mlp.act_fn = torch.nn.GELU()
-    elif change == "part":
-        layer.self_attn.q_norm = torch.nn.Identity()
-    elif change == "sinks":
-        layer.self_attn.sinks = torch.nn.Parameter(torch.zeros(2))
-    elif change == "order":
+    if change == "order":
         layer.mlp.gate_proj, layer.mlp.up_proj = layer.mlp.up_proj, layer.mlp.gate_proj
-    else:
+    elif change == "apart":
         layer.mlp.gate_proj, layer.mlp.up_proj = torch.nn.Linear(64, 96), torch.nn.Linear(64, 96)
+    else:
+        give_another_part(layer, change)
     assert CardLayers.of(decoder) is None
 
 

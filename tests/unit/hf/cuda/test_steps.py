@@ -18,7 +18,7 @@ from infinipot.hf.cuda.load import Filler
 from infinipot.hf.cuda.steps import CardSteps
 from infinipot.hf.model import HFModel
 from infinipot.hf.packed.load import skeleton
-from plain_weights import PlainWeights
+from plain_weights import PlainWeights, give_another_part
 
 CPU = torch.device("cpu")
 KIND = torch.float16  # the interpreter knows no bfloat16
@@ -76,12 +76,6 @@ def test_a_decoder_of_other_parts_has_no_steps(change: str, monkeypatch: pytest.
         monkeypatch.setattr(module, "kernels", lambda _: kernels)
     decoder = few_bits("int8" if change == "bits" else "int4").decoder
     layer = decoder.layers[1]
-    if change == "norm":
-        layer.input_layernorm = torch.nn.LayerNorm(64)
-    elif change == "activation":
-        layer.mlp.act_fn = torch.nn.GELU()
-    elif change == "part":
-        layer.self_attn.q_norm = torch.nn.Identity()
-    elif change == "sinks":
-        layer.self_attn.sinks = torch.nn.Parameter(torch.zeros(2))
+    if change != "bits":
+        give_another_part(layer, change)
     assert (CardSteps.of(decoder) is None) == (change != "bits")
