@@ -64,7 +64,8 @@ def claimed(says: Says) -> None:
     says(PAGE, f"{words} {{:.2f}} s (p95) | without a server {{:,.0f}} tokens/s |", *numbers)
 
     facts, by = asked("ways", "facts-report-128k"), "words.alone"
-    words = "of {} facts planted in 128K tokens of novels and asked for afterwards, {} are answered with it on a card and"
+    words = "{} facts planted in 128K tokens of novels and asked for afterwards, {} are answered"
+    words += " with it on a card and"
     says(PAGE, f"{words} {{}} without.", facts.count, facts.right(CARD), facts.right("pure.pot"))
     words = "The passages alone, without a pot, answer {}: for facts that a few words find, the pot adds"
     says(PAGE, words, facts.right(by), holds=chance(facts.more(CARD, by)))
