@@ -6,7 +6,7 @@ buffer that is used again: reading is exact. `slowly` is the obvious twin: unpac
 `round_many` they are multiplied in whole numbers of 8 bits instead.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import torch
 import torch.nn.functional as F
@@ -18,6 +18,7 @@ from infinipot.hf.packed.ggml import Ggml, Graph
 from infinipot.hf.packed.integers import inputs, product
 
 FEW = 64  # tokens up to which ggml's kernels are the faster ones
+SOME, STEP = 256, 32  # up to which they are for rows laid out anew; and by how many graphs of more differ
 INNER = 2048  # columns of a gated module's wide activations that exist at a time, and as many rows of weights
 WIDE = 1024  # columns of its narrowest weight from which a decoder may round to 8 bits: small ones lose more
 LARGE = 128  # dimensions of a head whose attention is faster in bfloat16: at 64 softmax takes what is won
@@ -26,16 +27,23 @@ _buffers: dict[tuple[str, int, int, int], Tensor] = {}  # of graphs: layers take
 
 
 def buffer(role: str, number: int, rows: int, width: int, dtype: torch.dtype = torch.float32) -> Tensor:
-    """Return a buffer of modules with this role, the same one in every layer."""
-    key = role, number, rows, width
+    """Return a buffer of modules with this role, the same one in every layer; large ones are one."""
+    held = rows if rows <= FEW else max(rows, SOME)
+    key = role, number, held, width
     if key not in _buffers:
-        _buffers[key] = torch.zeros(rows, width, dtype=dtype, device="cpu")
-    return _buffers[key]
+        _buffers[key] = torch.zeros(held, width, dtype=dtype, device="cpu")
+    return _buffers[key][:rows]
 
 
 def padded(rows: int) -> int:
     """Return how many rows a graph has for so many: a few graphs serve every number."""
-    return rows if rows <= 2 else -(-rows // 4) * 4
+    step = 4 if rows <= FEW else STEP
+    return rows if rows <= 2 else -(-rows // step) * step
+
+
+def few(weights: Sequence[Blocks], rounds: torch.dtype | None) -> int:
+    """Return how many tokens at most go to ggml: more where rows are laid out for it, and inputs rounded."""
+    return SOME if rounds is not None and weights[0].laid is not None else FEW
 
 
 class Shared:
@@ -52,9 +60,10 @@ class Shared:
     def output(self, x: Tensor, index: int) -> Tensor:
         """The product [..., out] of x [..., in] with the weight of this index."""
         rows = x.shape[:-1].numel()
-        found = None if rows > FEW else ggml.find()
-        if not (isinstance(found, Ggml) or (rows > FEW and self.rounds == torch.int8)):
-            return by_torch(x, self.weights[index], self.rounds if rows > FEW else None)
+        many = rows > few(self.weights, self.rounds)
+        found = None if many else ggml.find()
+        if not (isinstance(found, Ggml) or (many and self.rounds == torch.int8)):
+            return by_torch(x, self.weights[index], self.rounds if many else None)
         if self._seen is not x:
             flat = x.reshape(rows, -1)
             self._parts = self._few(flat, found) if isinstance(found, Ggml) else self._rounded(flat)
@@ -166,7 +175,7 @@ class PackedMlp(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         """As the plain module; valid until the next call."""
         rows, kernels = x.shape[:-1].numel(), ggml.find()
-        if rows > FEW:
+        if rows > few(self.weights, self.rounds):
             return self._many(x.reshape(rows, -1)).view(*x.shape[:-1], -1)
         if isinstance(kernels, str):
             return self.inner(x)  # type: ignore[no-any-return]  # torch types a module's result so

@@ -60,6 +60,26 @@ def test_the_layout_is_another_and_the_file_is_read_for_everything_else(tmp_path
     assert torch.equal(quick.rows(torch.tensor([5, 90])), before[[5, 90]])
 
 
+@pytest.mark.skipif(not laid_out(), reason="ggml has one layout here")
+@pytest.mark.parametrize(("rows", "by_ggml"), [(65, True), (200, True), (256, True), (257, False)])
+def test_more_tokens_go_to_ggml_where_rows_are_laid_out_for_it(
+    rows: int, by_ggml: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plain, calls = filed(tmp_path, Q4_K), list[int]()
+    shared = Shared([plain.quicker()], "some")
+    shared.rounds = torch.int8
+    few = shared._few
+    monkeypatch.setattr(shared, "_few", lambda x, kernels: calls.append(len(x)) or few(x, kernels))
+    linear, x = PackedLinear(shared, 0, None), torch.randn(rows, plain.width)
+    wanted = linear.slowly(x)
+    assert (linear(x) - wanted).norm() < 0.02 * wanted.norm()
+    assert calls == [rows] * by_ggml
+    shared.rounds = None
+    calls.clear()
+    assert torch.allclose(linear(x), wanted, rtol=1e-4, atol=1e-4)  # exact where nothing may be rounded
+    assert not calls
+
+
 def test_only_rows_of_a_mapped_file_are_laid_out_anew() -> None:
     one = packed(torch.randn(ROWS, WIDTH), Q4_K)
     assert one.quicker() is one
