@@ -82,6 +82,19 @@ def test_what_the_catalyst_attends_to() -> None:
         assert relative(found, wanted) < MOST[HALF], (slots, heads, dim)
 
 
+def test_what_the_catalyst_attends_to_by_what_attention_knows() -> None:
+    for slots, heads, kv_heads, dim in SHAPES:
+        queries = some(1, 300, heads, dim).transpose(1, 2)
+        keys, values = some(1, kv_heads, slots, dim), some(1, kv_heads, slots, dim)
+        sums: list[torch.Tensor] = []
+        attention.lower_right(queries, keys, values, dim**-0.5, sums)
+        assert len(sums) == 2 or not attention._has_cudnn(queries.device, HALF, dim)
+        last = queries[:, :, -26:]
+        found = kernels.received(last, keys, dim**-0.5, [one[:, :, -26:] for one in sums])
+        wanted = scores.received(last.double(), keys.double(), dim**-0.5)
+        assert relative(found, wanted) < MOST[HALF], (slots, heads, dim)
+
+
 def test_two_attentions_as_one() -> None:
     one, other = some(1, 2048, 32, 128).transpose(1, 2), some(1, 2048, 32, 128).transpose(1, 2)
     lse, other_lse = torch.randn(2, 1, 32, 2048, device=DEVICE)

@@ -36,16 +36,22 @@ class LogitSpec:
     mixed: bool = False
 
 
-def attend(queries: Tensor, keys: Tensor, values: Tensor, spec: LogitSpec) -> Tensor:
-    """Attention output [B, Hq, Q, Dv] of queries [B, Hq, Q, D] on keys [B, Hkv, K, D]."""
+def attend(
+    queries: Tensor, keys: Tensor, values: Tensor, spec: LogitSpec, sums: list[Tensor] | None = None
+) -> Tensor:
+    """Attention output [B, Hq, Q, Dv] of queries [B, Hq, Q, D] on keys [B, Hkv, K, D].
+
+    Where a kernel knows them, `sums` gets log-sum-exps [B, Hq, Q] of its logits, over parts of the keys.
+    """
     if spec.softcap is not None or (spec.window is not None and spec.window < keys.shape[2]):
         return _banded(queries, keys, values, spec)
     if queries.shape[2] == 1:
         return _one(queries, keys, values, spec.scale)
     if spec.mixed and queries.shape[2] >= MANY:
         return attend_mixed(queries, keys, values, spec.scale)
-    whole = _split if queries.device.type == "cpu" else lower_right
-    return whole(queries, keys, values, spec.scale)
+    if queries.device.type == "cpu":
+        return _split(queries, keys, values, spec.scale)
+    return lower_right(queries, keys, values, spec.scale, sums)
 
 
 def _one(queries: Tensor, keys: Tensor, values: Tensor, scale: float) -> Tensor:
@@ -117,18 +123,24 @@ def attend_fixed(
     return out.to(queries.dtype).reshape(batch, heads, 1, -1)
 
 
-def _split_cudnn(queries: Tensor, keys: Tensor, values: Tensor, scale: float) -> Tensor:
+def _split_cudnn(
+    queries: Tensor, keys: Tensor, values: Tensor, scale: float, sums: list[Tensor] | None
+) -> Tensor:
     """Hopper and later: cuDNN on the cached and on the new keys, merged by log-sum-exp as on a CPU."""
     attend_with = torch.ops.aten._scaled_dot_product_cudnn_attention
     old = keys.shape[2] - queries.shape[2]
     new, new_lse = attend_with(
         queries, keys[:, :, old:], values[:, :, old:], None, True, 0.0, True, False, scale=scale
     )[:2]
+    if sums is not None:
+        sums.append(new_lse.reshape(new.shape[:3]))
     if old == 0:
         return new  # type: ignore[no-any-return]  # torch.ops is untyped
     cached, cached_lse = attend_with(
         queries, keys[:, :, :old], values[:, :, :old], None, True, 0.0, False, False, scale=scale
     )[:2]
+    if sums is not None:
+        sums.append(cached_lse.reshape(new.shape[:3]))
     fast = kernels(queries.device)
     if fast and fast.serves(queries, keys):
         return fast.merge(new, cached, new_lse, cached_lse)  # type: ignore[no-any-return]  # loaded by name
@@ -157,10 +169,12 @@ def has_flash(device: torch.device, dtype: torch.dtype, dim: int) -> bool:
     return half and device.type == "cuda" and torch.cuda.get_device_capability(device) >= (8, 0)
 
 
-def lower_right(queries: Tensor, keys: Tensor, values: Tensor, scale: float) -> Tensor:
+def lower_right(
+    queries: Tensor, keys: Tensor, values: Tensor, scale: float, sums: list[Tensor] | None = None
+) -> Tensor:
     """Accelerators: where there is one, the flash kernel with its own lower-right alignment and KV heads."""
     if queries.shape[2] >= MANY and _has_cudnn(queries.device, queries.dtype, queries.shape[-1]):
-        return _split_cudnn(queries, keys, values, scale)
+        return _split_cudnn(queries, keys, values, scale, sums)
     if has_flash(queries.device, queries.dtype, queries.shape[-1]):
         flash = torch.ops.aten._scaled_dot_product_flash_attention
         return flash(queries, keys, values, 0.0, True, False, scale=scale)[0]  # type: ignore[no-any-return]

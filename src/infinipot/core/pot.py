@@ -160,13 +160,13 @@ class Pot:
 
     def attend(self, layer: int, queries: Tensor, keys: Tensor, values: Tensor, spec: LogitSpec) -> Tensor:
         """Attention of new queries [B, Hq, n, D] on what `append` returned; observed on the way."""
-        into, mode = self.layers[layer], self.mode
+        into, mode, sums = self.layers[layer], self.mode, list[Tensor]()
         if mode.positions == "grouped" and isinstance(into, PotLayer):  # a local layer sees nothing far away
             extended = replace(spec, window=mode.window)
             out = attend_grouped(queries, keys, values, extended, into.rotation, mode.group)
         else:
-            out = attend(queries, keys, values, spec)
-        self.observe(layer, queries, keys, spec)
+            out = attend(queries, keys, values, spec, sums)
+        self.observe(layer, queries, keys, spec, sums)
         return out
 
     @property
@@ -175,11 +175,13 @@ class Pot:
         seen = self.observing and self.needs & {"last", "running"}
         return not seen and not self.catalyst_length and self.mode.positions != "grouped"
 
-    def observe(self, layer: int, queries: Tensor, keys: Tensor, spec: LogitSpec) -> None:
-        """Take down what the policy will want to know of one layer's attention."""
+    def observe(
+        self, layer: int, queries: Tensor, keys: Tensor, spec: LogitSpec, sums: Sequence[Tensor] = ()
+    ) -> None:
+        """Take down what the policy will want to know of one layer's attention; `sums` are of `attend`."""
         seen = self.layers[layer]
         if self.observing and isinstance(seen, PotLayer):
-            seen.observe(queries, keys, spec, self.needs, self.window, self.catalyst_length)
+            seen.observe(queries, keys, spec, self.needs, self.window, self.catalyst_length, sums)
 
     @contextmanager
     def writing(self, catalyst: int = 0, observing: bool = True) -> Iterator[None]:

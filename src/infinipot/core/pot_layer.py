@@ -4,7 +4,7 @@ Slot i holds a key, a value and the numbers of `columns` beside them; `keep` mov
 front and turns their keys to their new places (CR-RoPE, section 3.5). Knows no model, text or policy.
 """
 
-from collections.abc import Set
+from collections.abc import Sequence, Set
 from typing import Any, ClassVar
 
 import torch
@@ -136,15 +136,17 @@ class PotLayer:
         return Evidence(index, source, novelty, self.catalyst, self.last, running, opening, recent)
 
     def observe(
-        self, queries: Tensor, keys: Tensor, spec: LogitSpec, needs: Set[str], window: int, catalyst: int
-    ) -> None:
+        self, queries: Tensor, keys: Tensor, spec: LogitSpec, needs: Set[str], window: int, catalyst: int,
+        sums: Sequence[Tensor] = (),
+    ) -> None:  # fmt: skip
         """Take from the attention of queries [B, Hq, Q, D] on all keys what a policy will ask for.
 
         The last `catalyst` queries are not text: they leave their own score and no other trace.
         """
         scale, softcap = spec.scale, spec.softcap
         if catalyst and "catalyst" in needs:
-            self.catalyst = _received(queries[:, :, -catalyst:], keys, scale, softcap)[..., :-catalyst]
+            sums = [one[:, :, -catalyst:] for one in sums]
+            self.catalyst = _received(queries[:, :, -catalyst:], keys, spec, sums)[..., :-catalyst]
         text, end = queries.shape[2] - catalyst, keys.shape[2] - catalyst
         if not text:
             return
@@ -281,12 +283,12 @@ class PotLayer:
             getattr(self, name)[:, :, : tensor.shape[2]] = tensor
 
 
-def _received(queries: Tensor, keys: Tensor, scale: float, softcap: float | None) -> Tensor:
+def _received(queries: Tensor, keys: Tensor, spec: LogitSpec, sums: Sequence[Tensor]) -> Tensor:
     """`scores.received`, by whatever is fastest on the device."""
     fast = kernels(keys.device)
-    if fast and softcap is None and fast.serves(queries, keys):
-        return fast.received(queries, keys, scale)  # type: ignore[no-any-return]  # loaded by name
-    return fused(received, keys.device)(queries, keys, scale, softcap)
+    if fast and spec.softcap is None and fast.serves(queries, keys):
+        return fast.received(queries, keys, spec.scale, sums)  # type: ignore[no-any-return]  # loaded by name
+    return fused(received, keys.device)(queries, keys, spec.scale, spec.softcap)
 
 
 def pick(tensor: Tensor, slots: Tensor) -> Tensor:

@@ -83,8 +83,22 @@ def test_rows_of_one_pot_see_each_other_and_a_row_of_nobody_writes_nothing(heads
 def test_what_the_catalyst_attends_to(heads, kv_heads, dim, count, seen):
     queries = some(2, count, heads, dim).transpose(1, 2)
     keys = some(2, kv_heads, seen + 9, dim)[:, :, :seen]
-    found = kernels.received(queries, keys, dim**-0.5)
-    assert close(found, scores.received(queries.double(), keys.double(), dim**-0.5))
+    wanted = scores.received(queries.double(), keys.double(), dim**-0.5)
+    assert close(kernels.received(queries, keys, dim**-0.5), wanted)
+    if count < seen:
+        sums = [one[:, :, -count:] for one in log_sums(queries, keys, dim**-0.5)]
+        assert close(kernels.received(queries, keys, dim**-0.5, sums), wanted)
+
+
+def log_sums(queries, keys, scale):
+    """Log-sum-exps of the logits over new and over cached keys, as attention in two parts knows them."""
+    count, seen, group = queries.shape[2], keys.shape[2], queries.shape[1] // keys.shape[1]
+    logits = queries.float() @ keys.float().repeat_interleave(group, 1).mT * scale
+    hidden = torch.ones(count, seen, dtype=torch.bool, device=DEVICE).triu(seen - count + 1)
+    logits = logits.masked_fill(hidden, float("-inf"))
+    parts = logits[..., seen - count :], logits[..., : seen - count]
+    rows = torch.zeros(*queries.shape[:2], 5, device=DEVICE)  # of text before the catalyst
+    return [torch.cat((rows, part.logsumexp(-1)), dim=2) for part in parts]
 
 
 def layer(rotation: Rotation, fill: int, kv_heads: int, dim: int) -> PotLayer:

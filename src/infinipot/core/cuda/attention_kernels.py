@@ -4,6 +4,8 @@ Each has a slow, obvious twin in plain torch that is its oracle, named in its do
 pots' buffers come as tables of pointers, so that a captured graph can be given other pots.
 """
 
+from collections.abc import Sequence
+
 import torch
 import triton
 import triton.language as tl
@@ -207,10 +209,11 @@ def _tops(
 
 @triton.jit
 def _shares(
-    queries, keys, tops, totals, out, scale, count, asks, seen, pieces, qb, qh, qn, kb, kh,
+    queries, keys, tops, totals, out, scale, count, asks, seen, pieces, qb, qh, qn, kb, kh, sb, sh, sn,
     H: tl.constexpr, G: tl.constexpr, D: tl.constexpr, N: tl.constexpr, M: tl.constexpr, C: tl.constexpr,
+    KNOWN: tl.constexpr,
 ):  # fmt: skip
-    """What the keys of one piece receive."""
+    """What the keys of a piece receive; `tops` and `totals` are of `_tops`, or log-sum-exps of two parts."""
     row, piece = tl.program_id(0), tl.program_id(1)
     place, key = _piece(keys, row, piece, seen, kb, kh, H, D, N)
     received, other = tl.zeros((N,), tl.float32), tl.arange(0, C)
@@ -219,35 +222,46 @@ def _shares(
         index, there, logits = _catalyst_logits(
             queries, row, start, key, place, scale, count, asks, seen, qb, qh, qn, H, G, D, M
         )
-        of = (row * pieces + other)[:, None] * asks + index[None, :]
-        known = (other < pieces)[:, None] & there[None, :]
-        its_top = tl.load(tops + of, mask=known, other=float("-inf"))
-        top = tl.max(its_top, 0)
-        base = tl.where(top == float("-inf"), 0.0, top)
-        its_total = tl.load(totals + of, mask=known, other=0.0)
-        total = tl.sum(its_total * tl.exp(its_top - base[None, :]), 0)
+        if KNOWN:
+            of = row // H * sb + (row % H * G + index // count) * sh + index % count * sn
+            new, old = tl.load(tops + of, mask=there, other=0.0), tl.load(totals + of, mask=there, other=0.0)
+            base = tl.maximum(new, old)
+            total = tl.exp(new - base) + tl.exp(old - base)
+        else:
+            of = (row * pieces + other)[:, None] * asks + index[None, :]
+            known = (other < pieces)[:, None] & there[None, :]
+            its_top = tl.load(tops + of, mask=known, other=float("-inf"))
+            top = tl.max(its_top, 0)
+            base = tl.where(top == float("-inf"), 0.0, top)
+            its_total = tl.load(totals + of, mask=known, other=0.0)
+            total = tl.sum(its_total * tl.exp(its_top - base[None, :]), 0)
         share = tl.exp(logits - base[:, None]) / tl.where(total > 0, total, 1.0)[:, None]
         received += tl.sum(tl.where(there[:, None], share, 0.0), 0)
         start += M
     tl.store(out + row * seen + place, received / G, mask=place < seen)
 
 
-def received(queries: Tensor, keys: Tensor, scale: float) -> Tensor:
-    """Attention [B, Hkv, S] that keys [B, Hkv, S, D] receive from the last queries. Oracle: `received`."""
+def received(queries: Tensor, keys: Tensor, scale: float, sums: Sequence[Tensor] = ()) -> Tensor:
+    """Attention [B, Hkv, S] that keys [B, Hkv, S, D] receive from the last queries. Oracle: `received`.
+
+    `sums` are log-sum-exps [B, Hq, Q] of the logits over new and cached keys, where both are known already.
+    """
     batch, heads, count, dim = queries.shape
     kv_heads, seen = keys.shape[1], keys.shape[2]
     group, block = heads // kv_heads, 128
     pieces = triton.cdiv(seen, block)
     queries = queries if queries.stride(-1) == 1 else queries.contiguous()
     out = torch.empty(batch, kv_heads, seen, dtype=torch.float32, device=keys.device)
-    tops, totals = out.new_empty(2, batch * kv_heads, pieces, group * count)
     sizes = {"H": kv_heads, "G": group, "D": dim, "N": block, "M": 64, "num_warps": 4}
     strides = (*queries.stride()[:3], *keys.stride()[:2])
     grid = (batch * kv_heads, pieces)
-    _tops[grid](queries, keys, tops, totals, scale, count, group * count, seen, *strides, **sizes)
+    known = [one.stride() for one in sums] == 2 * [sums[0].stride()] if sums else False
+    tops, totals = sums if known else out.new_empty(2, batch * kv_heads, pieces, group * count)
+    if not known:
+        _tops[grid](queries, keys, tops, totals, scale, count, group * count, seen, *strides, **sizes)
     _shares[grid](
         queries, keys, tops, totals, out, scale, count, group * count, seen, pieces, *strides,
-        C=triton.next_power_of_2(pieces), **sizes,
+        *tops.stride()[:3], C=triton.next_power_of_2(pieces), KNOWN=known, **sizes,
     )  # fmt: skip
     return out
 
