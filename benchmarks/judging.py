@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import Any
 
 import ways
+from infinipot import Recipe
 from infinipot.engine import Engine, open_engine
 from infinipot.errors import ConfigError
 from infinipot.eval.tasks.task import Example, Task, make
@@ -60,9 +61,12 @@ def rows(name: str, engine: Engine, args: argparse.Namespace, done: set[str]) ->
         row |= {key: [round(value, 2) for value in values] for key, values in signals.items()}
         return row, {f"{way}.{end}": few for end in ("pot", "alone") for way, few in chosen.items()}
 
+    def as_asked(one: Example) -> ways.Looked:
+        return asking.as_asked(one, Recipe.named().config.meaning)
+
     left = iter([one for one in asked[: args.most] if one.id not in done])
     while few := list(islice(left, ways.TOGETHER)):
-        yield from asking.answered(few, look)
+        yield from asking.answered(few, as_asked if args.as_asked else look)
 
 
 def best_of(signals: Signals, size: int) -> list[int]:

@@ -3,9 +3,9 @@
     python benchmarks/recall_kept.py FILE.tar.xz
     python benchmarks/recall_kept.py --back OUT
 
-`ways.jsonl.xz` and `judging.jsonl.xz` have the rows of all texts, each with its text's name; the whole text
-read again is a run's folder. `--back` is the way back: it puts them where `recall_plan.py --out OUT` goes on
-with them. Texts that are in OUT already stay as they are.
+`ways.jsonl.xz`, `judging.jsonl.xz` and `asked.jsonl.xz` have the rows of all texts, each with its text's
+name; the whole text read again is a run's folder. `--back` is the way back: it puts them where
+`recall_plan.py --out OUT` goes on with them. Texts that are in OUT already stay as they are.
 """
 
 from __future__ import annotations
@@ -18,10 +18,9 @@ from collections.abc import Iterator
 from pathlib import Path, PurePosixPath
 
 from infinipot.eval.folder import MANIFEST, ROWS
-from recall_plan import AGAIN
+from recall_plan import AGAIN, KINDS
 
 RECALL = Path(__file__).parents[1] / "docs" / "results" / "recall"
-KINDS = ("judging", "ways")
 
 
 def put_away(archive: Path, folder: Path) -> Iterator[str]:
@@ -31,7 +30,8 @@ def put_away(archive: Path, folder: Path) -> Iterator[str]:
         read = {path.parts[1:]: packed.extractfile(files[path]) for path in sorted(files)}
         data = {parts: stream.read() for parts, stream in read.items() if stream is not None}
     for kind in KINDS:
-        yield _packed(folder / f"{kind}.jsonl.xz", b"".join(data[at] for at in data if at[0] == kind))
+        if rows := b"".join(data[at] for at in data if at[0] == kind):
+            yield _packed(folder / f"{kind}.jsonl.xz", rows)
     if (AGAIN, ROWS) in data:
         (folder / AGAIN).mkdir(parents=True, exist_ok=True)
         (folder / AGAIN / MANIFEST).write_bytes(data[AGAIN, MANIFEST])
@@ -45,7 +45,7 @@ def _packed(path: Path, data: bytes) -> str:
 
 def put_back(folder: Path, out: Path) -> Iterator[str]:
     """Write the texts of a folder that a run's own does not have; yield a line for each."""
-    for kind in KINDS:
+    for kind in (one for one in KINDS if (folder / f"{one}.jsonl.xz").exists()):
         texts = dict[Path, list[str]]()
         for line in lzma.decompress((folder / f"{kind}.jsonl.xz").read_bytes()).decode().splitlines():
             texts.setdefault(out / kind / f"{json.loads(line)['text']}.jsonl", []).append(line)

@@ -37,6 +37,7 @@ from recall import Part
 AGAIN = "again-1m"  # all of a million tokens is read again for each question
 SEVERAL = 40  # questions of a conversation that something is chosen on
 TALKS = 5
+KINDS = ("judging", "ways", "asked")  # of rows, a folder each
 GRACE = 4  # seconds after the end, for what is being written
 Step = Callable[[Engine, argparse.Namespace], Any]
 
@@ -72,7 +73,8 @@ def _step(name: str) -> Step:
 
     def step(engine: Engine, args: argparse.Namespace) -> None:
         limited = most if args.most is None else {}
-        own = {**vars(args), "out": args.out / cast(str, measured.__name__), **limited}
+        folder = "asked" if args.as_asked else cast(str, measured.__name__)
+        own = {**vars(args), "out": args.out / folder, **limited}
         measured.measure(name, engine, argparse.Namespace(**own))
 
     return step
@@ -155,7 +157,7 @@ def table(args: argparse.Namespace) -> str:
     if (args.out / AGAIN).is_dir():
         for cell in summary(list(read_rows(args.out / AGAIN)))["cells"]:
             lines.append(f"{AGAIN:24} {cell['cell']}: {cell['score']}, {cell['rows']} questions")
-    return "\n".join((*lines, ways.table(args.out / "judging"), ways.table(args.out / "ways")))
+    return "\n".join((*lines, *(ways.table(args.out / kind) for kind in KINDS)))
 
 
 def main() -> None:

@@ -8,6 +8,7 @@ which text, or at which depths. Every question is answered by the pot alone (`pu
 chosen by words (`words`), by the model's judgement of the best `JUDGED` by words (`judged`), by the same with
 twice as many read at most (`many`), and, of planted facts and keys, by the extra `meaning` where words find
 little (`meant`): each beside the pot as `infinipot ask` has it (`.pot`), and without a pot (`.alone`).
+With `--as-asked` it is answered in one way alone, as `infinipot ask` would on this device (`asked.pot`).
 OUT/TEXT.jsonl has a line a question: scores, answers, how likely the model found its first token and all of
 them, and what was known before: telling words found, and the judgements. So a rule that takes one way or the
 other can be tried on rows, of `tune` alone. The same command goes on where it ended.
@@ -107,12 +108,13 @@ class Asking:
             known: dict[Any, Any] = {}
             for way, passages in ways.items():
                 alone = way.endswith(".alone")
-                if (key := (alone, *passages)) not in known:
+                if (key := (alone, type(passages), *passages)) not in known:
                     reader = self._beside(alone, used, example)
                     known[key] = sequence = self._sequence(reader, example, passages)
                     answers[sequence] = Answer(reader, example.one_line), []
                     batch.add(sequence)
-            asked.append((row, {way: known[way.endswith(".alone"), *few] for way, few in ways.items()}))
+            own = {way: known[way.endswith(".alone"), type(few), *few] for way, few in ways.items()}
+            asked.append((row, own))
         _decoded(batch, answers)
         took = round((time.perf_counter() - started) / len(some), 2)
         return [
@@ -141,6 +143,15 @@ class Asking:
     def _sequence(self, reader: Any, example: Example, passages: list[Passage]) -> Any:
         ids = recalled.prompt(reader, example.query or example.question, passages, example.question)
         return reader.sequence(ids, Generation(example.new_tokens, logprobs=0), final=True)
+
+    def as_asked(self, example: Example, meaning: int = 0) -> Looked:
+        """Return the passages that the default of this device finds, with so many sentences by meaning."""
+        reader, question = self.read, example.query or example.question
+        words, reader.session.config = reader.config, replace(reader.config, judge=None, meaning=meaning)
+        passages = reader.recall(question)
+        reader.session.config = words
+        alone = isinstance(passages, recalled.Enough)
+        return {"example": example.id, "without_pot": alone}, {"asked.pot": passages}
 
     def look(self, example: Example, meant: bool) -> Looked:
         """Return what is known of a question before it is answered, and the passages of each way."""
@@ -185,8 +196,9 @@ def rows(name: str, engine: Engine, args: argparse.Namespace, done: set[str]) ->
     task, asked = questions(name, args, lambda text: len(engine.tokenizer.encode(text)))
     asking, meant = Asking(task, engine, args.capacity), name.startswith(("facts", "essays"))
     left = iter([one for one in asked[: args.most] if one.id not in done])
+    look = asking.as_asked if args.as_asked else lambda one: asking.look(one, meant)
     while some := list(islice(left, TOGETHER)):
-        yield from asking.answered(some, lambda one: asking.look(one, meant))
+        yield from asking.answered(some, look)
 
 
 def measure(name: str, engine: Engine, args: argparse.Namespace, made: Any = rows) -> None:
@@ -228,6 +240,7 @@ def parser(about: str | None) -> argparse.ArgumentParser:
     found.add_argument("--capacity", type=int, default=4096)
     found.add_argument("--most", type=int, help="questions of a text, for a try")
     found.add_argument("--minutes", type=float, default=9)
+    found.add_argument("--as-asked", action="store_true", help="in one way alone")
     found.add_argument("--out", type=Path, required=True)
     return found
 

@@ -18,6 +18,7 @@ import ways
 from infinipot.eval.grid import Grid
 from infinipot.eval.runner import Job, Runner
 from infinipot.eval.tasks.task import Count, Example
+from infinipot.reading import recalled
 
 CAPACITY = 2048
 HAY = "".join(f"On day {day} the ship lay in the harbour, and nothing came of it. " for day in range(70))
@@ -46,7 +47,7 @@ class Log:
 def args(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> argparse.Namespace:
     asked = [one for one in Log().examples(len) if isinstance(one, Example)]
     monkeypatch.setattr(ways, "questions", lambda *_: (Log(), asked))
-    return argparse.Namespace(capacity=CAPACITY, most=None, out=tmp_path, ends=float("inf"))
+    return argparse.Namespace(capacity=CAPACITY, most=None, out=tmp_path, ends=float("inf"), as_asked=False)
 
 
 def test_each_way_answers_as_a_cell_of_its_own_does(args: argparse.Namespace) -> None:
@@ -66,6 +67,19 @@ def test_each_way_answers_as_a_cell_of_its_own_does(args: argparse.Namespace) ->
         said = [runner.one(Job(cell, one)).prediction for one in Log().examples(len)]
         assert [row["ways"][way]["said"] for row in rows] == said, way
     assert len({row["ways"][way]["said"] for row in rows for way in row["ways"]}) > 2  # ways differ
+
+
+def test_a_question_as_asked_is_answered_as_its_cell_is(
+    args: argparse.Namespace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(recalled, "affordable", lambda _: 8)  # as on a card
+    ways.measure("facts-tune-x", toy.engine(), argparse.Namespace(**{**vars(args), "as_asked": True}))
+    rows = [json.loads(line) for line in (args.out / "facts-tune-x.jsonl").read_text("utf-8").splitlines()]
+    options = {"recall": ("512",), "meaning": ("0",)}
+    (cell,) = Grid(("infinipot",), (CAPACITY,), ("general",), options).cells("plain")
+    runner = Runner(toy.engine())
+    said = [runner.one(Job(cell, one)).prediction for one in Log().examples(len)]
+    assert [row["ways"]["asked.pot"]["said"] for row in rows] == said
 
 
 def test_a_run_goes_on_where_it_ended(args: argparse.Namespace) -> None:
