@@ -75,6 +75,14 @@ def checks(shapes: Shapes) -> Iterator[tuple[str, float, Callable[[], Any]]]:
     )
     both = shapes.some(shapes.rows, 2 * shapes.inner)
     gated = F.silu(both[:, : shapes.inner].float()) * both[:, shapes.inner :].float()
+    new, old = (shapes.some(1, shapes.rows, shapes.heads, shapes.dim).transpose(1, 2) for _ in range(2))
+    sums = torch.randn(2, 1, shapes.heads, shapes.rows, device=shapes.device)
+    merged = kernels.merge(new.clone(), old, *sums).transpose(1, 2).reshape(shapes.rows, -1)
+    yield (
+        "merge_rounded",
+        relative(wide(kernels.merge_rounded(new, old, *sums)), wide(fp8.rounded_rows(merged))),
+        lambda: kernels.merge_rounded(new, old, *sums),
+    )
     yield "gated", relative(kernels.gated(both), gated), lambda: kernels.gated(both)
     for warps in WARPS:
         product_kernels.MOST_WARPS = warps

@@ -100,7 +100,11 @@ def test_two_attentions_as_one() -> None:
     lse, other_lse = torch.randn(2, 1, 32, 2048, device=DEVICE)
     share = torch.sigmoid(other_lse - lse)[..., None].double()
     wanted = torch.lerp(one.double(), other.double(), share)
-    assert relative(kernels.merge(one.clone(), other, lse, other_lse), wanted) < MOST[HALF]
+    merged = kernels.merge(one.clone(), other, lse, other_lse)
+    assert relative(merged, wanted) < MOST[HALF]
+    data, scale = kernels.merge_rounded(one, other, lse, other_lse)
+    rows, size = kernels.round_rows(merged.transpose(1, 2).reshape(2048, -1))
+    assert relative(data.float() * scale, rows.float() * size) < MOST[HALF]
 
 
 def layer(rotation: Rotation, slots: int, kv_heads: int, dim: int) -> PotLayer:
@@ -125,6 +129,7 @@ def test_keeping_slots_of_all_layers() -> None:
         for one, twin, places in zip(layers, twins, chosen, strict=True):
             twin.keep(places)
             one.fill, one.anchored = count, twin.anchored
+            one.dropped.copy_(twin.dropped)
             for name in ("values", "source", "novelty", "running", "anchors", "written"):
                 assert torch.equal(getattr(one, name)[:, :, :count], getattr(twin, name)[:, :, :count]), name
             assert relative(one.keys[:, :, :count], twin.keys[:, :, :count]) < MOST[HALF]

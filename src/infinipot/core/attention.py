@@ -6,8 +6,10 @@ repeated KV heads, so the common case is split in two maskless calls merged by l
 version of everything here is in the tests.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
+from typing import Any
 
 import torch
 import torch.nn.functional as F
@@ -28,12 +30,15 @@ class LogitSpec:
     """How a layer's attention logits are made: their scale, the window of keys they see, their soft limit.
 
     mixed  many tokens on a CPU may be multiplied in bfloat16.
+    merge  how attention on new and on cached keys becomes one where it is computed so: takes both outputs
+           and their log-sum-exps.
     """
 
     scale: float
     window: int | None = None
     softcap: float | None = None
     mixed: bool = False
+    merge: Callable[[Tensor, Tensor, Tensor, Tensor], Tensor] | None = None
 
 
 def attend(
@@ -51,7 +56,7 @@ def attend(
         return attend_mixed(queries, keys, values, spec.scale)
     if queries.device.type == "cpu":
         return _split(queries, keys, values, spec.scale)
-    return lower_right(queries, keys, values, spec.scale, sums)
+    return lower_right(queries, keys, values, spec.scale, sums, spec.merge)
 
 
 def _one(queries: Tensor, keys: Tensor, values: Tensor, scale: float) -> Tensor:
@@ -124,7 +129,7 @@ def attend_fixed(
 
 
 def _split_cudnn(
-    queries: Tensor, keys: Tensor, values: Tensor, scale: float, sums: list[Tensor] | None
+    queries: Tensor, keys: Tensor, values: Tensor, scale: float, sums: list[Tensor] | None, merge: Any
 ) -> Tensor:
     """Hopper and later: cuDNN on the cached and on the new keys, merged by log-sum-exp as on a CPU."""
     attend_with = torch.ops.aten._scaled_dot_product_cudnn_attention
@@ -143,7 +148,7 @@ def _split_cudnn(
         sums.append(cached_lse.reshape(new.shape[:3]))
     fast = kernels(queries.device)
     if fast and fast.serves(queries, keys):
-        return fast.merge(new, cached, new_lse, cached_lse)  # type: ignore[no-any-return]  # loaded by name
+        return (merge or fast.merge)(new, cached, new_lse, cached_lse)  # type: ignore[no-any-return]  # loaded by name
     return fused(_merged, queries.device)(new, cached, new_lse, cached_lse)
 
 
@@ -170,11 +175,12 @@ def has_flash(device: torch.device, dtype: torch.dtype, dim: int) -> bool:
 
 
 def lower_right(
-    queries: Tensor, keys: Tensor, values: Tensor, scale: float, sums: list[Tensor] | None = None
-) -> Tensor:
+    queries: Tensor, keys: Tensor, values: Tensor, scale: float, sums: list[Tensor] | None = None,
+    merge: Any = None,
+) -> Tensor:  # fmt: skip
     """Accelerators: where there is one, the flash kernel with its own lower-right alignment and KV heads."""
     if queries.shape[2] >= MANY and _has_cudnn(queries.device, queries.dtype, queries.shape[-1]):
-        return _split_cudnn(queries, keys, values, scale, sums)
+        return _split_cudnn(queries, keys, values, scale, sums, merge)
     if has_flash(queries.device, queries.dtype, queries.shape[-1]):
         flash = torch.ops.aten._scaled_dot_product_flash_attention
         return flash(queries, keys, values, 0.0, True, False, scale=scale)[0]  # type: ignore[no-any-return]

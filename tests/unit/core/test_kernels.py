@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from infinipot.core import keep, pot_layer, rounded_layer, scores
+from infinipot.core import attention, keep, pot_layer, rounded_layer, scores
 from infinipot.core.attention import _merged, attend_fixed
 from infinipot.core.columns import SLOTS
 from infinipot.core.cuda import dispatch, kernels
@@ -368,6 +368,43 @@ def test_gates_and_what_they_let_through(rows, width):
     wanted = torch.nn.functional.silu(x[:, :width].float()) * x[:, width:].float()
     assert close(kernels.gated(x), wanted)
     assert within_a_step(kernels.gated(x, rounds=True), wanted)
+
+
+@pytest.mark.parametrize(("batch", "heads", "queries", "dim"), [(1, 4, 5, 64), (2, 3, 7, 64)])
+def test_two_attentions_as_one_that_is_rounded(batch, heads, queries, dim):
+    new, old = (some(batch, queries, heads, dim).transpose(1, 2) for _ in range(2))
+    sums = torch.randn(2, batch, heads, queries, device=DEVICE)
+    rounded = kernels.merge_rounded(new, old, *sums)
+    wanted = kernels.merge(new.clone(), old, *sums)
+    assert within_a_step(rounded, wanted.transpose(1, 2).reshape(batch * queries, -1))
+
+
+def cudnn(queries, keys, values, bias, with_sums, dropout, causal, debug, *, scale):
+    """What cuDNN's attention computes: outputs, and log-sum-exps of the logits."""
+    group = queries.shape[1] // keys.shape[1]
+    logits = queries.float() @ keys.float().repeat_interleave(group, 1).mT * scale
+    if causal:
+        logits = logits.masked_fill(torch.ones_like(logits, dtype=torch.bool).triu(1), float("-inf"))
+    out = logits.softmax(-1) @ values.float().repeat_interleave(group, 1)
+    return out.to(queries.dtype), logits.logsumexp(-1, keepdim=True)
+
+
+def test_attention_in_two_parts_tells_its_sums_and_may_be_merged_otherwise(monkeypatch):
+    monkeypatch.setattr(attention, "_has_cudnn", lambda *_: True)
+    monkeypatch.setattr(attention, "MANY", 1)
+    monkeypatch.setattr(attention, "kernels", lambda _: kernels)
+    monkeypatch.setattr(torch.ops.aten, "_scaled_dot_product_cudnn_attention", cudnn)
+    queries, keys, values = some(1, 4, 9, 64), some(1, 2, 30, 64), some(1, 2, 30, 64)
+    wanted = attention._split(queries.float(), keys.float(), values.float(), 0.1)
+    sums: list[torch.Tensor] = []
+    found = attention.lower_right(queries, keys, values, 0.1, sums)
+    assert close(found, wanted)
+    last = kernels.received(queries[:, :, -3:], keys, 0.1, [one[:, :, -3:] for one in sums])
+    assert close(last, scores.received(queries[:, :, -3:].double(), keys.double(), 0.1))
+    parts: list[tuple[torch.Tensor, ...]] = []
+    attention.lower_right(queries, keys, values, 0.1, None, lambda *some: parts.append(some) or some[0])
+    rounded = kernels.merge_rounded(*parts[0])
+    assert within_a_step(rounded, found.transpose(1, 2).reshape(9, -1))
 
 
 @pytest.mark.parametrize("width", [64, 1000])

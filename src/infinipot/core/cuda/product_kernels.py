@@ -207,3 +207,36 @@ def round_rows(x: Tensor) -> tuple[Tensor, Tensor]:
     block = triton.next_power_of_2(width)
     _round_rows[(rows,)](x.contiguous(), out, scale, width, W=block, num_warps=rounded_warps(block))
     return out, scale
+
+
+@triton.jit
+def _merge_rounded(
+    new, old, new_lse, old_lse, out, scale, queries, nb, nh, nq, ob, oh, oq,
+    HEADS: tl.constexpr, H: tl.constexpr, D: tl.constexpr,
+):  # fmt: skip
+    row, head, column = tl.program_id(0).to(tl.int64), tl.arange(0, H), tl.arange(0, D)
+    batch, query, here = row // queries, row % queries, head < HEADS
+    sums, there = (batch * HEADS + head) * queries + query, here[:, None]
+    gap = tl.load(old_lse + sums, mask=here, other=0.0) - tl.load(new_lse + sums, mask=here, other=0.0)
+    a = tl.load(new + batch * nb + head[:, None] * nh + query * nq + column, mask=there, other=0.0)
+    c = tl.load(old + batch * ob + head[:, None] * oh + query * oq + column, mask=there, other=0.0)
+    first = a.to(tl.float32)
+    value = (first + tl.sigmoid(gap)[:, None] * (c.to(tl.float32) - first)).to(a.dtype).to(tl.float32)
+    size = tl.maximum(tl.max(tl.max(tl.abs(value), 1), 0) / FP8_LARGEST, 1e-12)
+    tl.store(scale + row, size)
+    to = out + row * HEADS * D + head[:, None] * D + column
+    tl.store(to, (value / size).to(out.dtype.element_ty), mask=there)
+
+
+def merge_rounded(new: Tensor, old: Tensor, new_lse: Tensor, old_lse: Tensor) -> tuple[Tensor, Tensor]:
+    """Two attentions [B, H, Q, D] as one, in rows [B Q, H D] of 8-bit floats. Oracle: both, one by one."""
+    batch, heads, queries, dim = new.shape
+    out = torch.empty(batch * queries, heads * dim, dtype=torch.float8_e4m3fn, device=new.device)
+    scale = torch.empty(len(out), 1, dtype=torch.float32, device=new.device)
+    block = triton.next_power_of_2(heads)
+    _merge_rounded[(len(out),)](
+        new, old, new_lse.contiguous(), old_lse.contiguous(), out, scale, queries,
+        *new.stride()[:3], *old.stride()[:3], HEADS=heads, H=block, D=dim,
+        num_warps=rounded_warps(block * dim),
+    )  # fmt: skip
+    return out, scale

@@ -128,8 +128,7 @@ class CardLayers:
             qkv, output, gate_up, down = products
             norm = layer.input_layernorm
             total, x = fast.add_norm(total, more, norm.weight, norm.variance_epsilon, early, rounds)
-            x = self._attend(index, qkv(x), turn, pot, tokens.shape)
-            x = output(fast.round_rows(x) if rounds else x)
+            x = output(self._attend(index, qkv(x), turn, pot, tokens.shape, rounds))
             norm, early = layer.post_attention_layernorm, self.early
             total, x = fast.add_norm(total, x, norm.weight, norm.variance_epsilon, early, rounds)
             more = down(self._gated(gate_up(x), rounds))
@@ -143,8 +142,8 @@ class CardLayers:
         return found
 
     def _attend(
-        self, index: int, qkv: Tensor, turn: tuple[Tensor, Tensor], pot: Any, shape: torch.Size
-    ) -> Tensor:
+        self, index: int, qkv: Tensor, turn: tuple[Tensor, Tensor], pot: Any, shape: torch.Size, rounds: bool
+    ) -> Input:
         """Attention [B n, Hq D] of tokens' heads [B n, all heads D]: turned and written on the way."""
         fast, group = kernels(qkv.device), self.heads // self.kv_heads
         rows = pot if isinstance(pot, FixedRows) and pot.plain else None
@@ -153,8 +152,17 @@ class CardLayers:
             found: Tensor = fast.attend_turned(qkv, *turn, *into, self.scale, self.kv_heads)
             return found
         queries, keys, values = self._written(index, qkv, turn, pot, shape)
-        out: Tensor = pot.attend(index, queries, keys, values, LogitSpec(self.scale))
-        return out.transpose(1, 2).reshape(len(qkv), -1)
+        rounded: list[Input] = []
+
+        def merge(*parts: Tensor) -> Tensor:  # both in one launch
+            rounded.append(fast.merge_rounded(*parts))
+            return parts[0]
+
+        spec = LogitSpec(self.scale, merge=merge if rounds else None)
+        out: Tensor = pot.attend(index, queries, keys, values, spec).transpose(1, 2).reshape(len(qkv), -1)
+        if rounds and not rounded:
+            rounded.append(fast.round_rows(out))
+        return rounded[0] if rounds else out
 
     def _written(
         self, index: int, qkv: Tensor, turn: tuple[Tensor, Tensor], pot: Any, shape: torch.Size
