@@ -3,8 +3,8 @@
     python benchmarks/judging.py --data DIR --out judging --texts paraphrase-tune-128k,statements-128k
 
 DIR is as for `recall.py`; the extra `meaning` must be there. For each question of a text, sentences near in
-meaning and passages by words are judged as `infinipot ask` does, and the question is answered from what is
-chosen of the nearest so many (`SIZES`), beside the pot and without it (`ways.py`), and by words alone.
+meaning and passages by words are judged in two ways, the best of them in six as `infinipot ask` does, and the
+question is answered from what is chosen by either, beside the pot and without it (`ways.py`), and by words.
 OUT/TEXT.jsonl has a line a question: the judgements, which of what was judged is right, and the answers. What
 is better is chosen on `paraphrase-tune-*` and on `statements-*`, forty statements of our own;
 `paraphrase-report-*` is for tables. The same command goes on where it ended.
@@ -29,7 +29,7 @@ from infinipot.reading import judge, recalled
 from infinipot.recall.meaning import nearest
 from infinipot.recall.search import coverage, ranked, taken
 
-SIZES = (48, 160)  # sentences that are judged
+SIZES = (48,)  # sentences that are judged
 Signals = dict[str, list[float]]
 
 
@@ -54,11 +54,16 @@ def rows(name: str, engine: Engine, args: argparse.Namespace, done: set[str]) ->
         some, signals = judged(reader, one.query)
         chosen = {"words": reader.recall(one.query)}
         for size in SIZES:
-            best = [some[at] for at in best_of(signals, size)]
-            chosen[f"near{size}"] = taken(best, [one.query], budget, lambda text: len(encode(text)))
+            near = [at for at, place in enumerate(signals["place"]) if place < size]
+            says = [signals["yes"][at] + signals["examples"][at] for at in near]
+            again = judge.judge_again(reader, one.query, [some[at].text.strip() for at in near], says)
+            for name, sums in (("two", says), ("six", again)):
+                best = [some[near[at]] for at in best_of(sums)]
+                chosen[f"{name}{size}"] = taken(best, [one.query], budget, lambda text: len(encode(text)))
+                signals[f"{name}{size}"] = sums
         row: dict[str, Any] = {"example": one.id, "coverage": coverage(reader.archive, one.query)}
         row["right"] = [at for at, passage in enumerate(some) if planted[one.query] in passage.text]
-        row |= {key: [round(value, 2) for value in values] for key, values in signals.items()}
+        row |= {key: [round(max(value, -99.0), 2) for value in values] for key, values in signals.items()}
         return row, {f"{way}.{end}": few for end in ("pot", "alone") for way, few in chosen.items()}
 
     def as_asked(one: Example) -> ways.Looked:
@@ -69,16 +74,9 @@ def rows(name: str, engine: Engine, args: argparse.Namespace, done: set[str]) ->
         yield from asking.answered(few, as_asked if args.as_asked else look)
 
 
-def best_of(signals: Signals, size: int) -> list[int]:
-    """The places of what is read, as `judge.judged` chooses, of the nearest so many and passages by words."""
-    says = {
-        at: yes + examples
-        for at, (place, yes, examples) in enumerate(
-            zip(signals["place"], signals["yes"], signals["examples"], strict=True)
-        )
-        if place < size
-    }
-    best = sorted(says, key=says.__getitem__, reverse=True)[: judge.MOST]
+def best_of(says: list[float]) -> list[int]:
+    """The places of what is read, as `judge.judged` chooses."""
+    best = sorted(range(len(says)), key=says.__getitem__, reverse=True)[: judge.MOST]
     return [at for at in best if says[at] >= says[best[0]] - judge.NEAR]
 
 

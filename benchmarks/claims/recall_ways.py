@@ -46,7 +46,8 @@ class Asked:
 
 
 LIKELIER = "likelier"  # of two answers, by the mean of their tokens' logarithms: the pot's if it is by 0.1
-CARD = "card"  # the default on a card: judged where words find little, without the pot where one says it
+ASKED = "asked.pot"  # the default on a card, asked itself
+CARD = "card"  # the same by its rule from rows of all ways, which it was chosen on
 CARD_ALONE = "card.alone"  # the same passages without the pot
 
 
@@ -66,8 +67,18 @@ def score(row: Row, way: str) -> float:
 
 @cache
 def asked(kind: str, begins: str) -> Asked:
+    found = Asked([row for row in _rows(kind) if row["text"].startswith(begins)])
+    if kind == "ways":
+        own = {(row["text"], row["example"]): row["ways"] for row in _rows("asked")}
+        for row in found.rows:
+            row["ways"] |= own.get((row["text"], row["example"]), {})
+    return found
+
+
+@cache
+def _rows(kind: str) -> list[Row]:
     with lzma.open(RESULTS / "recall" / f"{kind}.jsonl.xz", "rt") as file:
-        return Asked([row for line in file if (row := json.loads(line))["text"].startswith(begins)])
+        return [*map(json.loads, file)]
 
 
 def claimed(says: Says) -> None:
@@ -81,7 +92,7 @@ def claimed(says: Says) -> None:
 
 
 def _means(says: partial[None]) -> None:
-    alone, ways = rows_of("recall/facts-alone").mean("full"), (*COLUMNS, CARD)
+    alone, ways = rows_of("recall/facts-alone").mean("full"), (*COLUMNS, ASKED)
     lines = {
         "facts in 16K tokens, {} questions": "facts-report-16k",
         "facts in 128K, the same": "facts-report-128k",
@@ -97,7 +108,7 @@ def _means(says: partial[None]) -> None:
         says(f"| {label} {f'| {CELL} ' * len(ways)}|", *count, *means)
     sizes = [asked("ways", f"facts-report-{size}") for size in ("16k", "128k", "1m")]
     says(f"is answered in {CELL} of {{}} cases:", *alone, sizes[0].count)
-    shares = [100 * one.mean(CARD)[0] / alone[0] for one in sizes]
+    shares = [100 * one.mean(ASKED)[0] / alone[0] for one in sizes]
     says("has {:.1f}%, {:.1f}% and {:.1f}% of that.", *shares, holds=min(shares) >= 90)
     known = _known()
     some = asked("ways", "longbench-report")
@@ -116,13 +127,13 @@ def _halves(says: partial[None]) -> None:
     for first, other in others.items():
         for label, name in HALVES.items():
             sets = [asked("ways", f"{name}-{half}") for half in ("tune", "report")]
-            told = [number for one in sets for number in (*one.more(CARD, other), one.count)]
+            told = [number for one in sets for number in (*one.more(ASKED, other), one.count)]
             says(f"| on a card above {first}: {label} | {BY_ROWS}, {{}} | {BY_ROWS}, {{}} |", *told)
-    report = [asked("ways", f"{name}-report").more(CARD, CARD_ALONE) for name in HALVES.values()]
+    report = [asked("ways", f"{name}-report").more(ASKED, CARD_ALONE) for name in HALVES.values()]
     says("beside the same passages alone no difference excludes 0.", holds=all(map(chance, report)))
     talks = asked("ways", "locomo-report")
     words = "the default of a card is above passages by\n  words because of the judging"
-    says(words, holds=talks.more(CARD, "words.alone")[1] > 0 > talks.more(CARD, CARD_ALONE)[0])
+    says(words, holds=talks.more(ASKED, "words.alone")[1] > 0 > talks.more(ASKED, CARD_ALONE)[0])
 
 
 def _others(says: partial[None]) -> None:
@@ -136,9 +147,9 @@ def _others(says: partial[None]) -> None:
         more = asked("ways", name).more("words.pot", "pure.pot")
         says(words, *more, holds=more[1] > 0)
     talks, rows, known = asked("ways", "locomo-report"), asked("ways", "longbench-report"), _known()
-    more = talks.more(CARD, "pure.pot")
+    more = talks.more(ASKED, "pure.pot")
     says("on a card {:.1f} ({:.1f} to {:.1f}).", *more, holds=more[1] > 0)
-    for words, way in (("by words", "words.pot"), ("on a card", CARD)):
+    for words, way in (("by words", "words.pot"), ("on a card", ASKED)):
         mean, low, high = rows.above(way, known)
         says(f"{words} {{:.1f}} higher ({{:.1f}} lower to {{:.1f}} higher)", mean, -low, high, holds=low < 0)
     whole = rows_of("recall/locomo-full").cell("full").by_example()
@@ -147,7 +158,7 @@ def _others(says: partial[None]) -> None:
     says(f"The whole cache has {CELL} on the {{}} of these", *there, both.count)
     more = both.above("words.pot", whole)
     says("has {:.1f} more by words ({:.1f} to {:.1f}),", *more, holds=more[1] > 0)
-    more = both.above(CARD, whole)
+    more = both.above(ASKED, whole)
     says("{:.1f} on a card ({:.1f} to {:.1f}).", *more, holds=more[1] > 0)
 
 
@@ -158,7 +169,7 @@ def doubtful(row: Row) -> bool:
 
 
 def _other_words(page: partial[None], adr: partial[None]) -> None:
-    report, taken = asked("judging", "paraphrase-report"), "near48.pot"
+    report, taken = asked("judging", "paraphrase-report"), "six48.pot"
     sizes = [asked("judging", f"paraphrase-report-{size}") for size in ("16k", "128k")]
     right, by_size = report.right(taken), [n for one in sizes for n in (one.right(taken), one.count)]
     page("{} questions in 16K and 128K tokens: {} are answered", report.count, report.right("words.pot"))
@@ -175,7 +186,9 @@ def _other_words(page: partial[None], adr: partial[None]) -> None:
     page("of {}, {} go by meaning, and {} instead of {} are answered,", *counts)
     mean_, low, high = facts.more("meant.pot", "words.pot")
     page("{:.1f} points fewer ({:.1f} fewer to {:.1f} more).", -mean_, -low, high, holds=low < 0 < high)
-    others = asked("judging", "paraphrase-tune") + asked("judging", "statements")
+    _judgements(adr, report)
+    before = asked("judging-sizes", "paraphrase-report")
+    others = asked("judging-sizes", "paraphrase-tune") + asked("judging-sizes", "statements")
     counts = [others.right(way) for way in ("near160.pot", "near48.pot")]
     words = "Of {} questions to choose on, the nearest 160 answer {} and the nearest 48 {}:"
     adr(words, others.count, *counts)
@@ -184,7 +197,21 @@ def _other_words(page: partial[None], adr: partial[None]) -> None:
     more = others.more("near48.alone", "near48.pot")
     adr("Without the pot the nearest 48 answer {},", others.right("near48.alone"))
     adr("{:.1f} more ({:.1f} to {:.1f}), but of the", *more, holds=more[1] > 0)
-    adr("but of the {} to report {} instead of {}", report.count, report.right("near48.alone"), right)
+    told = before.count, before.right("near48.alone"), before.right("near48.pot")
+    adr("but of the {} to report {} instead of {}", *told)
+
+
+def _judgements(adr: partial[None], report: Asked) -> None:
+    """Six judgements of the best sentences against two."""
+    others = asked("judging", "paraphrase-tune") + asked("judging", "statements")
+    counts = [others.right(f"{way}48.pot") for way in ("six", "two")]
+    adr("of {} questions to choose on, six judgements answer {} and two {}:", others.count, *counts)
+    more = others.more("six48.pot", "two48.pot")
+    adr("{:.1f} more ({:.1f} to {:.1f}), so six were taken.", *more, holds=more[1] > 0)
+    counts = [report.right(f"{way}48.pot") for way in ("six", "two")]
+    adr("Of the {} to report they answer {} and {}", report.count, *counts)
+    before = asked("judging-sizes", "paraphrase-report").right("near48.pot")
+    adr("in the run before, by other kernels, two judgements answered {} of them", before)
 
 
 def _again(says: partial[None]) -> None:

@@ -3,13 +3,14 @@
 Whether Yes or No would follow takes one forward over the passage and the question. Only what is judged nearly
 as good as the best is read again: beside other passages a small model often answers from the wrong one.
 Passages need not share a word with the question. Of what was found by meaning the model is asked once more,
-after examples of both answers, and both judgements are added.
+after examples of both answers, and of the best by both in four more ways: judgements are added, since each
+alone is easily led astray.
 """
 
 from collections.abc import Sequence
 from itertools import takewhile
 from math import inf
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import torch
 
@@ -22,17 +23,59 @@ from infinipot.recall.passages import Passage
 if TYPE_CHECKING:
     from infinipot.reading.reader import Reader
 
+
+class Shown(NamedTuple):
+    """How the model is asked after examples: what it is to do, a line's form, and the examples."""
+
+    told: str
+    line: str
+    examples: tuple[tuple[str, str, str], ...]  # no benchmark asks for any of them
+
+
 ASKED = "{passage}\n\nDoes the text above say the answer to this question:"
-CHOOSE = "Does the sentence answer the question, perhaps in quite other words? Yes or No.\n\n"
-ONE = "Question: {}\nSentence: {}\nAnswer:"
-EXAMPLES = (  # no benchmark asks for any of them
-    ("Who is a baker?", "Mr. Holm sells the loaves that come out of his oven.", "Yes"),
-    ("Who is a baker?", "The bread was stale, and nobody cared.", "No"),
-    ("Where did the assembly take place?", "He had been thinking of the meeting all day.", "No"),
-    ("Where did the assembly take place?", "They all met in the barn at dusk.", "Yes"),
-    ("Which girl is fond of animals?", '"What girl is that?" said the prince, and turned away.', "No"),
-    ("Which girl is fond of animals?", "Tilly brings home every stray cat she meets.", "Yes"),
+OTHERWISE = (
+    "Sentence: {passage}\n\nCan someone who has read this sentence alone, and knows what words mean, answer:",
+    "A story says: {passage}\n\nDoes that answer the following question, perhaps in quite other words:",
 )
+SHOWN = Shown(
+    "Does the sentence answer the question, perhaps in quite other words? Yes or No.\n\n",
+    "Question: {question}\nSentence: {sentence}\nAnswer:",
+    (
+        ("Who is a baker?", "Mr. Holm sells the loaves that come out of his oven.", "Yes"),
+        ("Who is a baker?", "The bread was stale, and nobody cared.", "No"),
+        ("Where did the assembly take place?", "He had been thinking of the meeting all day.", "No"),
+        ("Where did the assembly take place?", "They all met in the barn at dusk.", "Yes"),
+        ("Which girl is fond of animals?", '"What girl is that?" said the prince, and turned away.', "No"),
+        ("Which girl is fond of animals?", "Tilly brings home every stray cat she meets.", "Yes"),
+    ),
+)
+SHOWN_OTHERWISE = (
+    Shown(
+        "Can the question be answered by the sentence? Other words may mean the same. Yes or No.\n\n",
+        "Sentence: {sentence}\nQuestion: {question}\nAnswered:",
+        (
+            ("Who is a carpenter?", "The table stood in the middle of the room.", "No"),
+            ("Who is a carpenter?", "Jonas planed the boards for the new table.", "Yes"),
+            ("Which animal is ill?", "The grey mare has had a fever since Monday.", "Yes"),
+            ("Which animal is ill?", "He rode away on the fastest horse he had.", "No"),
+            ("What is forbidden in the house?", "Nobody may whistle under this roof.", "Yes"),
+            ("What is forbidden in the house?", "The house had belonged to an old judge.", "No"),
+        ),
+    ),
+    Shown(
+        "Say Yes if the second line tells what the first line asks, else No.\n\n",
+        "First: {question}\nSecond: {sentence}\nTells:",
+        (
+            ("Who is rich?", "Old Mrs. Brandt could buy the whole street.", "Yes"),
+            ("Who is rich?", "They spoke of money until late.", "No"),
+            ("How does she travel?", "She was tired of the long winter.", "No"),
+            ("How does she travel?", "Her bicycle leaned against the gate as always.", "Yes"),
+            ("Who is afraid of heights?", "The tower is the highest in the land.", "No"),
+            ("Who is afraid of heights?", "Up on the tower Emil dared not open his eyes.", "Yes"),
+        ),
+    ),
+)
+AGAIN = 12  # of the best that are judged once more
 TOGETHER = 24  # passages in one forward
 NEAR, MOST = 1.0, 4  # how far below the best (difference of logits) a passage may be; and how many are read
 ALONE = ReadingMode(distil="never")  # a pot for these tokens only
@@ -43,32 +86,46 @@ def judged(
 ) -> tuple[list[Passage], bool]:
     """Return the few passages that say the answer, the surest first, and whether the surest does say it.
 
-    The earlier of two that are as sure. With `examples` each is judged in both ways, and the sums count.
+    The earlier of two that are as sure. With `examples` each is judged in several ways, and the sums count.
     """
     texts = [passage.text.strip() for passage in passages]
     says = judge(reader, question, texts)
     if examples:
         says = [sum(both) for both in zip(says, judge_by_examples(reader, question, texts), strict=True)]
+        says = judge_again(reader, question, texts, says)
     surest = sorted(range(len(says)), key=says.__getitem__, reverse=True)[:MOST]
     best = says[surest[0]] if surest else -inf
     return [passages[at] for at in surest if says[at] >= best - NEAR], best >= 0
 
 
 @torch.no_grad()
-def judge(reader: "Reader", question: str, texts: Sequence[str]) -> list[float]:
+def judge(reader: "Reader", question: str, texts: Sequence[str], asked: str = ASKED) -> list[float]:
     """Return how much likelier Yes is than No (difference of logits) for each text."""
     encode, frame = reader.tokenizer.encode, reader.dialogue_frame
     tail = [*encode(f" {question}"), *frame.ask_after]
-    asked = (encode(ASKED.format(passage=text)) for text in texts)
-    return _judge_all(reader, [[*frame.opening, *one, *tail] for one in asked])
+    told = (encode(asked.format(passage=text)) for text in texts)
+    return _judge_all(reader, [[*frame.opening, *one, *tail] for one in told])
 
 
 @torch.no_grad()
-def judge_by_examples(reader: "Reader", question: str, texts: Sequence[str]) -> list[float]:
+def judge_by_examples(
+    reader: "Reader", question: str, texts: Sequence[str], shown: Shown = SHOWN
+) -> list[float]:
     """Return the same after a few questions with sentences that do and do not answer them."""
-    before = CHOOSE + "".join(f"{ONE.format(*asked)} {says}\n\n" for *asked, says in EXAMPLES)
-    told = (before + ONE.format(question, " ".join(text.split())) for text in texts)
+    lines = (f"{shown.line.format(question=q, sentence=s)} {says}\n\n" for q, s, says in shown.examples)
+    before = shown.told + "".join(lines)
+    told = (before + shown.line.format(question=question, sentence=" ".join(text.split())) for text in texts)
     return _judge_all(reader, [*map(reader.tokenizer.encode, told)])
+
+
+def judge_again(reader: "Reader", question: str, texts: Sequence[str], says: Sequence[float]) -> list[float]:
+    """Return judgements of the best texts in all six ways, as large as those of two ways; -inf of others."""
+    best = sorted(range(len(says)), key=says.__getitem__, reverse=True)[:AGAIN]
+    some = [texts[at] for at in best]
+    more = [judge(reader, question, some, asked) for asked in OTHERWISE]
+    more += [judge_by_examples(reader, question, some, shown) for shown in SHOWN_OTHERWISE]
+    found = {at: (says[at] + sum(rest)) / 3 for at, *rest in zip(best, *more, strict=True)}
+    return [found.get(at, -inf) for at in range(len(says))]
 
 
 def _judge_all(reader: "Reader", rows: list[list[int]]) -> list[float]:

@@ -1,6 +1,8 @@
 """Passages judged by the model: the same as judging each alone, and only as many as are needed."""
 
+import math
 from collections.abc import Sequence
+from typing import Any
 
 import pytest
 import torch
@@ -26,14 +28,16 @@ def read(passages: int = 60, **options: object) -> Reader:
     return made
 
 
-def by_hand(made: Reader, text: str, examples: bool = False) -> float:
+def by_hand(made: Reader, text: str, asked: str = ASKED, shown: judge.Shown | None = None) -> float:
     """Judge one passage with a forward of its own."""
     encode, frame = made.tokenizer.encode, made.dialogue_frame
-    before = [*frame.opening, *encode(ASKED.format(passage=text))]
+    before = [*frame.opening, *encode(asked.replace("{passage}", text))]
     ids = torch.tensor([[*before, *encode(f" {QUESTION}"), *frame.ask_after]])
-    if examples:
-        pairs = "".join(f"Question: {q}\nSentence: {s}\nAnswer: {a}\n\n" for q, s, a in judge.EXAMPLES)
-        ids = torch.tensor([encode(f"{judge.CHOOSE}{pairs}Question: {QUESTION}\nSentence: {text}\nAnswer:")])
+    if shown is not None:
+        lines = [shown.line.replace("{question}", q).replace("{sentence}", s) for q, s, _ in shown.examples]
+        pairs = "".join(f"{line} {one[2]}\n\n" for line, one in zip(lines, shown.examples, strict=True))
+        last = shown.line.replace("{question}", QUESTION).replace("{sentence}", text)
+        ids = torch.tensor([encode(f"{shown.told}{pairs}{last}")])
     hidden = made.model.forward(ids, made.model.new_pot(ids.shape[1], ids.shape[1] - 1, ALONE))
     logits = made.model.logits(hidden)[0].float()
     yes = max(logits[-1, encode(word)[0]] for word in ("Yes", " Yes"))
@@ -62,7 +66,7 @@ def test_after_examples_too_each_is_judged_as_alone_and_the_examples_are_read_on
         return ToyModel.forward(model, ids, pot)
 
     texts = ["Mr. Pask mends\n boots.", "It rained.", "It rained.", "It rained all day."]
-    alone = [by_hand(made, " ".join(text.split()), examples=True) for text in texts]
+    alone = [by_hand(made, " ".join(text.split()), shown=judge.SHOWN) for text in texts]
     monkeypatch.setattr(model, "forward", forward)
     assert judge.judge_by_examples(made, QUESTION, texts) == pytest.approx(alone, abs=1e-4)
     assert sizes[0] > 500 > 4 * max(map(len, texts)) + 100 > sum(sizes[1:])
@@ -90,7 +94,9 @@ class Opinions:
     def __init__(self, says: dict[int, float]) -> None:
         self.says, self.asked = says, list[int]()
 
-    def __call__(self, _reader: Reader, _question: str, texts: Sequence[str]) -> list[float]:
+    def __call__(
+        self, _reader: Reader, _question: str, texts: Sequence[str], _asked: Any = None
+    ) -> list[float]:
         days = [int(text.split(":")[0].removeprefix("Day ")) for text in texts]
         self.asked += days
         return [self.says.get(day, -4.0) for day in days]
@@ -115,7 +121,21 @@ def test_only_passages_nearly_as_good_as_the_best_are_read_and_a_few_at_most(
     assert judge.judged(made, QUESTION, []) == ([], False)
 
 
-def test_what_was_found_by_meaning_is_judged_in_two_ways_whose_sum_counts(
+def test_the_best_by_two_judgements_are_judged_in_four_more_ways() -> None:
+    made = read()
+    texts = [f"Mr. Pask mends {number} boots." for number in range(judge.AGAIN + 3)]
+    says = [float(number % 7) for number in range(len(texts))]
+    found = judge.judge_again(made, QUESTION, texts, says)
+    left = sorted(range(len(texts)), key=lambda at: (-says[at], at))[: judge.AGAIN]
+    assert [at for at, one in enumerate(found) if one > -math.inf] == sorted(left)
+    for at in left:
+        more = [by_hand(made, texts[at], asked) for asked in judge.OTHERWISE]
+        more += [by_hand(made, texts[at], shown=shown) for shown in judge.SHOWN_OTHERWISE]
+        assert len(more) == 4
+        assert found[at] == pytest.approx((says[at] + sum(more)) / 3, abs=1e-4)
+
+
+def test_what_was_found_by_meaning_is_judged_in_several_ways_whose_sum_counts(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     made = read()

@@ -1,6 +1,7 @@
 """Recall in a reader: what is found is read into a fork, and the pot stays as it was."""
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 import pytest
@@ -176,7 +177,7 @@ def test_where_words_find_little_sentences_are_found_by_their_meaning_and_judged
 ) -> None:
     judged: list[str] = []
 
-    def judge(_: Reader, _question: str, texts: Sequence[str]) -> list[float]:
+    def judge(_: Reader, _question: str, texts: Sequence[str], _asked: Any = None) -> list[float]:
         judged.extend(texts)
         return [float("zebra" in text) for text in texts]
 
@@ -188,7 +189,7 @@ def test_where_words_find_little_sentences_are_found_by_their_meaning_and_judged
         before = content(made)
         found = made.recall("Which equine?")
         assert any(FACT in passage.text for passage in found) == (meaning > 0)
-        assert len(judged) == 2 * meaning  # in two ways
+        assert len(judged) == 6 * meaning  # in six ways
         assert all(len(passage.text) < 4 * len(HAY) for passage in found)
         assert all(torch.equal(one, other) for one, other in zip(before, content(made), strict=True))
         judged.clear()
@@ -209,7 +210,7 @@ class OnCard:
         monkeypatch.setattr(recalled, "affordable", lambda _: 8)
         monkeypatch.setattr("infinipot.reading.judge.judge", self)
 
-    def __call__(self, _: Reader, _question: str, texts: Sequence[str]) -> list[float]:
+    def __call__(self, _: Reader, _question: str, texts: Sequence[str], _asked: Any = None) -> list[float]:
         self.judged += texts
         return [self.says if "zebra" in text else self.says - 5 for text in texts]
 
@@ -239,7 +240,7 @@ def test_on_a_card_passages_are_judged_where_words_find_little(monkeypatch: pyte
     made.model.meaning = Horses()  # type: ignore[attr-defined]  # a model may have one
     monkeypatch.setattr("infinipot.reading.judge.judge_by_examples", card)
     made.recall("Which equine?")
-    assert len(card.judged) > 2 * 8  # sentences, in two ways
+    assert len(card.judged) > 2 * 8  # sentences, in several ways
 
 
 def test_where_passages_say_the_answer_the_pot_is_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
