@@ -5,8 +5,7 @@
 The models differ, so levels are not compared, but differences are: what a recipe has more or less than
 another one on the same texts. Ours are by rows with their interval. They agree with the paper's where they
 exclude 0 on its side, contradict it where they exclude 0 on the other, and else these rows do not tell.
-Folders beside that of the grids, GRIDS-MODEL, are further models' (`grids.py --plan models`), and so are
-`grids-MODEL`, of earlier code, where a model has no newer ones.
+Folders beside that of the grids, GRIDS-MODEL, are further models' (`grids.py --plan models`).
 """
 
 from __future__ import annotations
@@ -18,7 +17,7 @@ from pathlib import Path
 
 from infinipot.eval.results import Series, load, sections
 from paper.beside import PAPER, Ours, against, budgets, by_group, by_task, difference, keys, speed, worded
-from paper.models import EARLIER, other_models
+from paper.models import other_models
 
 ROOT = Path(__file__).parents[1]
 RESULTS = ROOT / "docs" / "results"
@@ -138,8 +137,7 @@ def _models(grids: Path) -> Iterator[str]:
         yield f"| {name} | {' | '.join('–' if gap is None else f'{gap:+.2f}' for gap in gaps)} |"
     for folder in (grids, *_further(grids)):
         ours = _ours(folder / "longbench", TABLE_1 if folder == grids else {"InfiniPot": OURS})
-        code = ", earlier code" * folder.name.startswith(EARLIER)
-        yield _model(f"`{_named(folder, grids)}`, 4K{code}", ours)
+        yield _model(f"`{_named(folder, grids)}`, 4K", ours)
 
 
 def _model(name: str, ours: Ours) -> str:
@@ -155,15 +153,13 @@ def _gap(base: Series | None, one: Series | None) -> str:
 
 
 def _further(grids: Path) -> list[Path]:
-    """Return the folders of further models, of earlier code where there is no newer one."""
-    folders = (*grids.parent.glob(f"{EARLIER}-*"), *grids.parent.glob(f"{grids.name}-*"))
-    found = {_named(folder, grids): folder for folder in folders}
-    return [found[name] for name in sorted(found, reverse=True)]
+    """Return the folders of further models."""
+    return sorted(grids.parent.glob(f"{grids.name}-*"), reverse=True)
 
 
 def _named(folder: Path, grids: Path) -> str:
     """Return the model that a folder's rows are of."""
-    return folder.name.removeprefix(EARLIER).removeprefix(grids.name)[1:] or MODEL
+    return folder.name.removeprefix(grids.name)[1:] or MODEL
 
 
 def _ours(path: Path, all_of: Mapping[str, str]) -> Ours:

@@ -17,7 +17,6 @@ from paper.beside import difference, told_apart, worded
 
 GRIDS = {"longbench": "LongBench", "passkey-short": "keys in noise", "essays-short": "keys in essays"}
 OURS = "infinipot"
-EARLIER = "grids"  # folders of models that have no newer rows begin so
 LABELS = {
     "infinipot": "InfiniPot",
     "infinipot-paper": "InfiniPot as printed",
@@ -49,8 +48,7 @@ def other_models(folders: Sequence[Path]) -> Iterator[str]:
         found = {name: sections([run])[0] for name, run in runs.items()}
         if not place:
             yield NOTE.format(ends=ENDS[_all_filled(folders)])
-        earlier = ", earlier code" * folder.name.startswith(EARLIER)
-        yield _described(next(iter(runs.values())), found, earlier)
+        yield _described(next(iter(runs.values())), found)
         for question in (KNOWN, UNKNOWN):
             yield from _table(question, found)
 
@@ -63,13 +61,13 @@ def _all_filled(folders: Sequence[Path]) -> bool:
     )
 
 
-def _described(run: Run, found: dict[str, Section], code: str) -> str:
+def _described(run: Run, found: dict[str, Section]) -> str:
     model, rows = run.manifest["model"], _of(joined(found["longbench"]), KNOWN)[OURS].rows
     fit, tasks = sum(row.get("cycles") == 0 for row in rows), Counter(row["facts"]["task"] for row in rows)
     counts = ", ".join(f"{name} {count}" for name, count in tasks.items())
     return (
         f"`{model['name']}`, a file of {model['file']}, held and computed in {model['dtype']}. {len(rows)}"
-        f" rows of LongBench's half `{part(run)}`{code} ({counts}); {fit} fit the pot.\n"
+        f" rows of LongBench's half `{part(run)}` ({counts}); {fit} fit the pot.\n"
     )
 
 

@@ -71,11 +71,11 @@ def test_means_that_stand_side_by_side_are_of_the_rows_that_all_have(tmp_path: P
     assert common({}) == {}
 
 
-def test_a_model_without_newer_rows_keeps_those_of_earlier_code_and_they_say_so(tmp_path: Path) -> None:
+def test_a_folder_beside_the_grids_is_another_model_s(tmp_path: Path) -> None:
     model = {"file": "GGUF", "dtype": "bfloat16", "weights": "sample:a", "device": "cpu", "format": "plain"}
     asked = [(f"qasper/{n}", {"task": "qasper"}) for n in range(12)]
     recipes = Grid(("infinipot", "truncate"), catalysts=("by-task",))
-    for folder, name in (("half", "big"), ("half-new", "new"), ("grids-new", "new"), ("grids-old", "old")):
+    for folder, name in (("half", "big"), ("half-new", "new"), ("grids-old", "old")):
         kept: Any = {"model": {**model, "name": name}, "options": {"part": "report"}}
         there = tmp_path / folder / "longbench"
         kept_run(there, "longbench", recipes, asked, lambda cell, name, facts: 0.5, **kept)
@@ -84,9 +84,9 @@ def test_a_model_without_newer_rows_keeps_those_of_earlier_code_and_they_say_so(
     kept_run(there, "passkey", keys, [("a", {"length": 4096, "depth": 0.5})], lambda *_: 1.0)
     page = beside.page(tmp_path / "half")
     assert "| ours, `new`, 4K, by rows |" in page
-    assert "| ours, `old`, 4K, earlier code, by rows |" in page
     assert page.count("`new`, a file of GGUF") == 1
-    assert "half `report`, earlier code (qasper 12)" in page.partition("`old`, a file of")[2]
+    assert "half `report` (qasper 12)" in page.partition("`new`, a file of")[2]
+    assert "`old`" not in page
 
 
 def test_another_model_s_tables_keep_the_question_known_and_unknown_apart(tmp_path: Path) -> None:
