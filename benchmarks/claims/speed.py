@@ -196,6 +196,8 @@ def _packed(says: partial[None]) -> None:
         ratios = [one[peer] for one in ours for peer in ("llama.cpp", "transformers")]
         cells = "{:.2f} times | {:.2f} | {:.2f} | {:.2f} |"
         says(f"([raw](results/bench-cpu-packed-{name}.json)) | {cells}", *ratios)
+    words = "qwen's two gave {:.2f} and {:.2f} times transformers."
+    says(words, *_rounds(found["reading"], "transformers"))
     _chunks(says)
 
 
@@ -247,14 +249,23 @@ def _beside_llama(says: partial[None]) -> None:
         [run[part]["infinipot"]["times_as_fast_as"] for run in runs] for part in ("reading", "decoding")
     )
     rounds = [len(run["decoding"]["infinipot"]["seconds"]) for run in runs]
-    words = "it read {:.2f} times as fast as llama.cpp with the same file and threads, one round alone"
-    says(words, read[0]["llama.cpp"], holds=rounds[0] == 1)
+    words = (
+        "it read {:.2f} times as fast as llama.cpp with the same file and threads ({:.2f} to {:.2f} in three"
+    )
+    ratios = _rounds(runs[0]["reading"], "llama.cpp")
+    says(words, read[0]["llama.cpp"], min(ratios), max(ratios), holds=len(ratios) == 3)
     words = "{:.2f} times as fast as llama.cpp and {:.2f} times as fast as transformers in reading"
     says(words, *(read[1][peer] for peer in ("llama.cpp", "transformers")))
     says("`smollm2` in four rounds", holds=rounds[1] == 4)
     says("`smollm2` {:.2f} times as fast in {} rounds", token[2]["llama.cpp"], rounds[2])
     says("`qwen2.5-coder-1.5b` {:.2f} in five", token[3]["llama.cpp"], holds=rounds[3] == 5)
-    says("above {:.2f} and {:.2f},", *(token[at]["llama.cpp"] for at in (1, 0)))
+    says("above {:.2f} and {:.2f}.", *(token[at]["llama.cpp"] for at in (1, 0)))
+
+
+def _rounds(found: dict[str, Any], peer: str) -> list[float]:
+    """How many times as fast as a peer ours was, round by round."""
+    pairs = zip(found[peer]["seconds"], found["infinipot"]["seconds"], strict=True)
+    return [slow / fast for slow, fast in pairs]
 
 
 def _eight_bits(says: partial[None]) -> None:
