@@ -31,9 +31,11 @@ def claimed(says: Says) -> None:
     far = [rows_of("report-half/essays").right("infinipot 4096 general", length=2**n) for n in (17, 18, 20)]
     long = [rows_of(f"report-half/{name}") for name in ("passkey", "essays")]
     words = (
-        "question known, one trial a cell | {} of {}, and {} of {} | without catalyst and novelty {} of {}"
+        "question known, one trial a cell | {} of {}, and {} of {} | without catalyst and novelty {} of {} in"
+        " noise, without CR-RoPE {} of {} in essays |"
     )
     found = [*(one.right("infinipot 4096 question") for one in long), long[0].right("ccd 4096")]
+    found.append(long[1].right("no-cr-rope 4096 question"))
     says(PAGE, words, *(number for pair in found for number in pair))
     none = not any(right for right, _ in far) and sum(count for _, count in far) == 9
     says(PAGE, "none of nine keys was found beyond 64K", holds=none)
