@@ -1,4 +1,4 @@
-"""Which sentences to read for a question in other words: how many are judged, and what is read beside them.
+"""Which sentences to read for a question in other words: in how many ways they are judged, and beside what.
 
     python benchmarks/judging.py --data DIR --out judging --texts paraphrase-tune-128k,statements-128k
 
@@ -57,10 +57,10 @@ def rows(name: str, engine: Engine, args: argparse.Namespace, done: set[str]) ->
             near = [at for at, place in enumerate(signals["place"]) if place < size]
             says = [signals["yes"][at] + signals["examples"][at] for at in near]
             again = judge.judge_again(reader, one.query, [some[at].text.strip() for at in near], says)
-            for name, sums in (("two", says), ("six", again)):
+            for how, sums in (("two", says), ("six", again)):
                 best = [some[near[at]] for at in best_of(sums)]
-                chosen[f"{name}{size}"] = taken(best, [one.query], budget, lambda text: len(encode(text)))
-                signals[f"{name}{size}"] = sums
+                chosen[f"{how}{size}"] = taken(best, [one.query], budget, lambda text: len(encode(text)))
+                signals[f"{how}{size}"] = sums
         row: dict[str, Any] = {"example": one.id, "coverage": coverage(reader.archive, one.query)}
         row["right"] = [at for at, passage in enumerate(some) if planted[one.query] in passage.text]
         row |= {key: [round(max(value, -99.0), 2) for value in values] for key, values in signals.items()}

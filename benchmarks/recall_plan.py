@@ -61,8 +61,8 @@ def names() -> Iterator[str]:
 
 def steps(args: argparse.Namespace) -> dict[str, Step]:
     """The steps by name, those that are asked for."""
-    wanted = args.only.split(",")
-    return {name: _step(name) for name in names() if any(one in name for one in wanted)}
+    wanted, asked = args.only.split(","), set(names()) - ({AGAIN} if args.as_asked else set())
+    return {name: _step(name) for name in names() if name in asked and any(one in name for one in wanted)}
 
 
 def _step(name: str) -> Step:

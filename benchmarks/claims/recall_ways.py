@@ -110,6 +110,11 @@ def _means(says: partial[None]) -> None:
     says(f"is answered in {CELL} of {{}} cases:", *alone, sizes[0].count)
     shares = [100 * one.mean(ASKED)[0] / alone[0] for one in sizes]
     says("has {:.1f}%, {:.1f}% and {:.1f}% of that.", *shares, holds=min(shares) >= 90)
+    words = (asked("ways", "locomo-report") + asked("ways", "facts-report")).some(
+        lambda one: not doubtful(one)
+    )
+    other = words.some(lambda one: score(one, ASKED) != score(one, "words.pot"))
+    says("of {} questions that both leave to words, {} have", words.count, other.count)
     known = _known()
     some = asked("ways", "longbench-report")
     there = three(estimate([known[row["example"]] for row in some.rows]))

@@ -259,7 +259,7 @@ def _beside_llama(says: partial[None]) -> None:
     says("`smollm2` in four rounds", holds=rounds[1] == 4)
     says("`smollm2` {:.2f} times as fast in {} rounds", token[2]["llama.cpp"], rounds[2])
     says("`qwen2.5-coder-1.5b` {:.2f} in five", token[3]["llama.cpp"], holds=rounds[3] == 5)
-    says("above {:.2f} and {:.2f}.", *(token[at]["llama.cpp"] for at in (1, 0)))
+    says("above {:.2f} and {:.2f}: rounds", *(token[at]["llama.cpp"] for at in (1, 0)))
 
 
 def _rounds(found: dict[str, Any], peer: str) -> list[float]:

@@ -31,7 +31,7 @@ class LogitSpec:
 
     mixed  many tokens on a CPU may be multiplied in bfloat16.
     merge  how attention on new and on cached keys becomes one where it is computed so: takes both outputs
-           and their log-sum-exps.
+           and their log-sum-exps. What it returns is returned, whatever that is.
     """
 
     scale: float

@@ -95,8 +95,11 @@ def test_a_run_goes_on_where_it_ended(args: argparse.Namespace) -> None:
 def test_steps_of_the_plan_have_names_of_their_own() -> None:
     names = [*recall_plan.names()]
     assert len(names) == len({*names}) > 40
-    only = argparse.Namespace(only="locomo,again")
-    assert all("locomo" in name or "again" in name for name in recall_plan.steps(only))
+    for as_asked in (False, True):
+        only = argparse.Namespace(only="locomo,again", as_asked=as_asked)
+        steps = recall_plan.steps(only)
+        assert all("locomo" in name or "again" in name for name in steps)
+        assert (recall_plan.AGAIN in steps) != as_asked
 
 
 def test_rows_that_were_put_away_are_gone_on_with(args: argparse.Namespace, tmp_path: Path) -> None:

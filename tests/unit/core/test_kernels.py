@@ -5,7 +5,9 @@ from __future__ import annotations
 import pytest
 import torch
 
+from cudnn_in_torch import attend, attend_as_on_a_card
 from infinipot.core import attention, keep, pot_layer, rounded_layer, scores
+from infinipot.core import pot as pot_module
 from infinipot.core.attention import _merged, attend_fixed
 from infinipot.core.columns import SLOTS
 from infinipot.core.cuda import dispatch, kernels
@@ -379,21 +381,8 @@ def test_two_attentions_as_one_that_is_rounded(batch, heads, queries, dim):
     assert within_a_step(rounded, wanted.transpose(1, 2).reshape(batch * queries, -1))
 
 
-def cudnn(queries, keys, values, bias, with_sums, dropout, causal, debug, *, scale):
-    """What cuDNN's attention computes: outputs, and log-sum-exps of the logits."""
-    group = queries.shape[1] // keys.shape[1]
-    logits = queries.float() @ keys.float().repeat_interleave(group, 1).mT * scale
-    if causal:
-        logits = logits.masked_fill(torch.ones_like(logits, dtype=torch.bool).triu(1), float("-inf"))
-    out = logits.softmax(-1) @ values.float().repeat_interleave(group, 1)
-    return out.to(queries.dtype), logits.logsumexp(-1, keepdim=True)
-
-
 def test_attention_in_two_parts_tells_its_sums_and_may_be_merged_otherwise(monkeypatch):
-    monkeypatch.setattr(attention, "_has_cudnn", lambda *_: True)
-    monkeypatch.setattr(attention, "MANY", 1)
-    monkeypatch.setattr(attention, "kernels", lambda _: kernels)
-    monkeypatch.setattr(torch.ops.aten, "_scaled_dot_product_cudnn_attention", cudnn)
+    attend_as_on_a_card(monkeypatch)
     queries, keys, values = some(1, 4, 9, 64), some(1, 2, 30, 64), some(1, 2, 30, 64)
     wanted = attention._split(queries.float(), keys.float(), values.float(), 0.1)
     sums: list[torch.Tensor] = []
@@ -405,6 +394,25 @@ def test_attention_in_two_parts_tells_its_sums_and_may_be_merged_otherwise(monke
     attention.lower_right(queries, keys, values, 0.1, None, lambda *some: parts.append(some) or some[0])
     rounded = kernels.merge_rounded(*parts[0])
     assert within_a_step(rounded, found.transpose(1, 2).reshape(9, -1))
+
+
+def test_a_pot_hands_the_catalyst_s_sums_on(monkeypatch):
+    attend_as_on_a_card(monkeypatch)
+    monkeypatch.setattr(pot_module, "attend", attend)
+    monkeypatch.setattr(pot_layer, "kernels", lambda _: kernels)
+    given: list[int] = []
+    received = kernels.received
+    monkeypatch.setattr(kernels, "received", lambda *all_: given.append(len(all_[3])) or received(*all_))
+    made = pot_module.Pot([pot_module.LayerSpec(torch.ones(32, device=DEVICE))], 64, 32)
+    made.append(0, some(1, 2, 20, 64), some(1, 2, 20, 64))
+    queries, keys, values = some(1, 4, 12, 64), some(1, 2, 12, 64), some(1, 2, 12, 64)
+    with made.writing(catalyst=5):
+        seen = made.append(0, keys, values)
+        made.attend(0, queries, *seen, attention.LogitSpec(0.1))
+        found = made.layers[0].catalyst
+    assert given == [2]
+    wanted = scores.received(queries[:, :, -5:].double(), seen[0].double(), 0.1)[..., :-5]
+    assert close(found, wanted)
 
 
 @pytest.mark.parametrize("width", [64, 1000])

@@ -7,6 +7,7 @@ import json
 import re
 import zlib
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -73,10 +74,12 @@ def test_global_scoring_is_the_first_answer_token_s_attention(monkeypatch: pytes
     seen: dict[int, torch.Tensor] = {}
     original = Pot.observe
 
-    def spy(pot: Pot, layer: int, queries: torch.Tensor, keys: torch.Tensor, spec: LogitSpec) -> None:
+    def spy(
+        pot: Pot, layer: int, queries: torch.Tensor, keys: torch.Tensor, spec: LogitSpec, *sums: Any
+    ) -> None:
         logits = queries[:, :, -1:].unflatten(1, (keys.shape[1], -1)) @ keys.unsqueeze(2).mT * spec.scale
         seen[layer] = logits.softmax(-1)[0, :, :, 0].mean(1)  # [Hkv, S] of the latest query
-        original(pot, layer, queries, keys, spec)
+        original(pot, layer, queries, keys, spec, *sums)
 
     monkeypatch.setattr(Pot, "observe", spy)
     found = whole(ENGINE, TEXT, QUESTION, "plain")

@@ -261,7 +261,7 @@ def received(queries: Tensor, keys: Tensor, scale: float, sums: Sequence[Tensor]
         _tops[grid](queries, keys, tops, totals, scale, count, group * count, seen, *strides, **sizes)
     _shares[grid](
         queries, keys, tops, totals, out, scale, count, group * count, seen, pieces, *strides,
-        *tops.stride()[:3], C=triton.next_power_of_2(pieces), KNOWN=known, **sizes,
+        *tops.stride()[:3], C=1 if known else triton.next_power_of_2(pieces), KNOWN=known, **sizes,
     )  # fmt: skip
     return out
 

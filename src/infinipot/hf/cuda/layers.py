@@ -154,15 +154,17 @@ class CardLayers:
         queries, keys, values = self._written(index, qkv, turn, pot, shape)
         rounded: list[Input] = []
 
-        def merge(*parts: Tensor) -> Tensor:  # both in one launch
+        def merge(*parts: Tensor) -> Tensor:  # both in one launch; what is returned nobody looks at
             rounded.append(fast.merge_rounded(*parts))
             return parts[0]
 
         spec = LogitSpec(self.scale, merge=merge if rounds else None)
-        out: Tensor = pot.attend(index, queries, keys, values, spec).transpose(1, 2).reshape(len(qkv), -1)
-        if rounds and not rounded:
-            rounded.append(fast.round_rows(out))
-        return rounded[0] if rounds else out
+        out: Tensor = pot.attend(index, queries, keys, values, spec)
+        if rounded:
+            (whole,) = rounded  # all tokens at once
+            return whole
+        flat = out.transpose(1, 2).reshape(len(qkv), -1)
+        return fast.round_rows(flat) if rounds else flat
 
     def _written(
         self, index: int, qkv: Tensor, turn: tuple[Tensor, Tensor], pot: Any, shape: torch.Size

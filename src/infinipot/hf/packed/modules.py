@@ -18,7 +18,7 @@ from infinipot.hf.packed.ggml import Ggml, Graph
 from infinipot.hf.packed.integers import inputs, product
 
 FEW = 64  # tokens up to which ggml's kernels are the faster ones
-SOME, STEP = 256, 32  # up to which they are for rows laid out anew; and by how many graphs of more differ
+SOME, STEP = 192, 32  # up to which they are for rows laid out anew; and by how many graphs of more differ
 INNER = 2048  # columns of a gated module's wide activations that exist at a time, and as many rows of weights
 WIDE = 1024  # columns of its narrowest weight from which a decoder may round to 8 bits: small ones lose more
 LARGE = 128  # dimensions of a head whose attention is faster in bfloat16: at 64 softmax takes what is won
@@ -28,7 +28,7 @@ _buffers: dict[tuple[str, int, int, int], Tensor] = {}  # of graphs: layers take
 
 def buffer(role: str, number: int, rows: int, width: int, dtype: torch.dtype = torch.float32) -> Tensor:
     """Return a buffer of modules with this role, the same one in every layer; large ones are one."""
-    held = rows if rows <= FEW else max(rows, SOME)
+    held = rows if rows <= FEW else SOME
     key = role, number, held, width
     if key not in _buffers:
         _buffers[key] = torch.zeros(held, width, dtype=dtype, device="cpu")
@@ -42,8 +42,9 @@ def padded(rows: int) -> int:
 
 
 def few(weights: Sequence[Blocks], rounds: torch.dtype | None) -> int:
-    """Return how many tokens at most go to ggml: more where rows are laid out for it, and inputs rounded."""
-    return SOME if rounds is not None and weights[0].laid is not None else FEW
+    """Return how many tokens at most go to ggml: more where rows are laid out for it, and more are rounded
+    to 8 bits as well."""
+    return SOME if rounds == torch.int8 and weights[0].laid is not None else FEW
 
 
 class Shared:

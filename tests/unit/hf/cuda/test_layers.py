@@ -10,7 +10,9 @@ from transformers import LlamaConfig, LlamaForCausalLM
 
 pytest.importorskip("triton", reason="without Triton there are no such layers")
 
+from cudnn_in_torch import attend, attend_as_on_a_card
 from infinipot.core import keep, pot_layer, rounded_layer, rows
+from infinipot.core import pot as pots
 from infinipot.core.cuda import kernels
 from infinipot.core.rows import FixedRows, Rows
 from infinipot.hf.cuda import fp8, layers
@@ -97,6 +99,25 @@ def test_layers_are_what_the_decoder_does(weights: str, biased: bool) -> None:
     made.products[0][0].bias = torch.ones(256, dtype=KIND)  # what computes something else is seen
     made.decoder.layers[0].mlp.up_proj.index = 0
     assert own_layers(model) is None
+
+
+@pytest.mark.parametrize("weights", ["full", "fp8"])
+def test_a_second_chunk_as_on_a_card(weights: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Attention on cached and on new keys, which become one where they are rounded."""
+    model = model_of(weights)
+    made = CardLayers.of(model.decoder)
+    text, more = torch.randint(0, 64, (1, 40)), torch.randint(0, 64, (1, 24))
+    out, merged, both = [], list[int](), kernels.merge_rounded
+    for model.layers in (None, made):
+        pot = model.new_pot(96, 48)
+        model.forward(text, pot)
+        if model.layers is not None:
+            attend_as_on_a_card(monkeypatch)
+            monkeypatch.setattr(pots, "attend", attend)
+            monkeypatch.setattr(kernels, "merge_rounded", lambda *all_: merged.append(1) or both(*all_))
+        out.append(model.forward(more, pot))
+    assert relative(out[1], out[0]) < (3e-3 if weights == "full" else 0.08)
+    assert len(merged) == (2 if weights == "fp8" else 0)  # layers
 
 
 @pytest.mark.parametrize("weights", ["full", "fp8"])

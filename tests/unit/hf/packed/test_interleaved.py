@@ -11,7 +11,7 @@ import torch
 from infinipot.hf.packed import ggml, interleaved
 from infinipot.hf.packed.blocks import Blocks, packed, unpacked
 from infinipot.hf.packed.gguf_index import mapped
-from infinipot.hf.packed.modules import PackedLinear, Shared
+from infinipot.hf.packed.modules import PackedLinear, PackedMlp, Shared
 
 pytestmark = pytest.mark.skipif(isinstance(ggml.find(), str), reason=f"no ggml: {ggml.find()}")
 FORMATS = sorted(ggml.UNPACK)
@@ -19,12 +19,12 @@ ROWS, WIDTH = 96, 512
 Q4_K = 12
 
 
-def filed(folder: Path, kind: int, shift: int = 0) -> Blocks:
+def filed(folder: Path, kind: int, shift: int = 0, rows: int = ROWS) -> Blocks:
     """A weight that lies in a mapped file, alone on its pages where `shift` is 0."""
-    weight = torch.randn(ROWS, WIDTH, generator=torch.Generator().manual_seed(kind))
+    weight = torch.randn(rows, WIDTH, generator=torch.Generator().manual_seed(kind))
     data, path = packed(weight, kind).data, folder / f"{kind}.bin"
     path.write_bytes(bytes(shift) + data.numpy().tobytes() + b"end")
-    there = mapped(path)[shift : shift + data.nbytes].view(ROWS, -1)
+    there = mapped(path)[shift : shift + data.nbytes].view(rows, -1)
     return Blocks(there, kind, WIDTH, mapped=True)
 
 
@@ -61,23 +61,45 @@ def test_the_layout_is_another_and_the_file_is_read_for_everything_else(tmp_path
 
 
 @pytest.mark.skipif(not laid_out(), reason="ggml has one layout here")
-@pytest.mark.parametrize(("rows", "by_ggml"), [(65, True), (200, True), (256, True), (257, False)])
+@pytest.mark.parametrize("gated", [False, True])
+@pytest.mark.parametrize(("rows", "by_ggml"), [(65, True), (150, True), (192, True), (193, False)])
 def test_more_tokens_go_to_ggml_where_rows_are_laid_out_for_it(
-    rows: int, by_ggml: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    rows: int, by_ggml: bool, gated: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    plain, calls = filed(tmp_path, Q4_K), list[int]()
-    shared = Shared([plain.quicker()], "some")
-    shared.rounds = torch.int8
-    few = shared._few
-    monkeypatch.setattr(shared, "_few", lambda x, kernels: calls.append(len(x)) or few(x, kernels))
-    linear, x = PackedLinear(shared, 0, None), torch.randn(rows, plain.width)
-    wanted = linear.slowly(x)
-    assert (linear(x) - wanted).norm() < 0.02 * wanted.norm()
-    assert calls == [rows] * by_ggml
-    shared.rounds = None
-    calls.clear()
-    assert torch.allclose(linear(x), wanted, rtol=1e-4, atol=1e-4)  # exact where nothing may be rounded
-    assert not calls
+    quick, built = filed(tmp_path, Q4_K, rows=256).quicker(), list[int]()
+    made = _gated(quick) if gated else PackedLinear(Shared([quick], "some"), 0, None)
+    of = made if isinstance(made, PackedMlp) else made.shared
+    graph = of._graph
+    monkeypatch.setattr(of, "_graph", lambda size, kernels: built.append(size) or graph(size, kernels))
+    x = torch.randn(rows, WIDTH)
+    wanted = made.inner(x) if isinstance(made, PackedMlp) else made.slowly(x)
+    for rounds, most, calls in (
+        (torch.int8, 0.03, by_ggml),
+        (torch.bfloat16, 0.02, False),
+        (None, 1e-5, False),
+    ):
+        of.rounds = rounds
+        built.clear()
+        of._graphs.clear()
+        assert (made(x) - wanted).norm() < most * wanted.norm(), rounds
+        assert built == [-(-rows // 32) * 32] * calls, rounds  # else nothing is rounded in blocks of ggml's
+
+
+class _Plain(torch.nn.Module):
+    """The obvious twin of a gated module of one weight and its transpose."""
+
+    def __init__(self, weight: torch.Tensor, down: torch.Tensor) -> None:
+        super().__init__()
+        self.weight, self.down = weight, down
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        wide = torch.nn.functional.linear(x, self.weight)
+        return torch.nn.functional.linear(torch.nn.functional.silu(wide) * wide, self.down)
+
+
+def _gated(weight: Blocks) -> PackedMlp:
+    down = packed(torch.randn(WIDTH, 256, generator=torch.Generator().manual_seed(1)), Q4_K)
+    return PackedMlp(_Plain(unpacked(weight), unpacked(down)), weight, weight, down)
 
 
 def test_only_rows_of_a_mapped_file_are_laid_out_anew() -> None:
