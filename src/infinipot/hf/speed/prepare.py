@@ -10,7 +10,7 @@ from infinipot.errors import ConfigError
 from infinipot.hf.cuda.layers import CardLayers
 from infinipot.hf.cuda.modules import unrounded_inputs
 from infinipot.hf.model import PLAIN, PROBED, PROBES, HFModel, relative_error
-from infinipot.hf.packed.integers import has_vnni
+from infinipot.hf.packed.integers import has_int8
 from infinipot.hf.packed.modules import PackedHead, mix_attention, round_many
 from infinipot.hf.rope import frequencies
 from infinipot.hf.speed.joint import join
@@ -28,7 +28,7 @@ def resolve(dtype: str, device: torch.device) -> tuple[str, bool]:
         problem = "this processor has no bfloat16 instructions, so mixed would be slower"
         raise ConfigError(problem, field="dtype", remedy="use `dtype` float32")
     if device.type == "cpu" and dtype in ("auto", MIXED):
-        return "float32", dtype == MIXED or has_bfloat16() or has_vnni()
+        return "float32", dtype == MIXED or has_bfloat16() or has_int8()
     return dtype, False
 
 
@@ -92,7 +92,7 @@ def _round(model: HFModel) -> bool:
 
     8 bits cost a model of narrow weights more; bfloat16 costs little.
     """
-    ways = [kind for kind, there in ((torch.int8, has_vnni), (torch.bfloat16, has_bfloat16)) if there()]
+    ways = [kind for kind, there in ((torch.int8, has_int8), (torch.bfloat16, has_bfloat16)) if there()]
     kind = next((kind for kind in ways if round_many(model.decoder, kind)), None)
     if isinstance(model.head, PackedHead):
         model.head.rounds = kind

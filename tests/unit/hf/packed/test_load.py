@@ -25,7 +25,7 @@ from infinipot.hf.packed.blocks import unpacked as unpack
 from infinipot.hf.packed.gguf_file import Weights
 from infinipot.hf.packed.gguf_index import Index
 from infinipot.hf.packed.hub import load_rounded
-from infinipot.hf.packed.integers import has_vnni
+from infinipot.hf.packed.integers import LARGEST, has_int8, weight_limit
 from infinipot.hf.packed.modules import PackedEmbedding, PackedHead, PackedLinear, PackedMlp, PackedNorm
 from infinipot.hf.speed.products import has_bfloat16
 from infinipot.models import memory
@@ -136,7 +136,7 @@ def test_engine_reads_and_says_how_weights_are_held(quantised: Path) -> None:
 
 
 @needs_ggml
-@pytest.mark.skipif(not has_vnni(), reason="needs a processor with AVX-512 VNNI")
+@pytest.mark.skipif(not has_int8(), reason="needs AVX2 and oneDNN")
 @pytest.mark.parametrize("wide", [False, True])
 def test_a_chunk_is_rounded_where_the_processor_multiplies_few_bits(
     wide: bool, quantised: Path, monkeypatch
@@ -153,7 +153,8 @@ def test_a_chunk_is_rounded_where_the_processor_multiplies_few_bits(
     for one in (exact, rounded):
         reader = one.reader(Recipe.named(capacity=200, format=one.format))
         hidden.append(reader.session.write(tokens(MANY).tolist()).clone())
-    assert 0 < (hidden[0] - hidden[1]).norm() / hidden[0].norm() < 0.05
+    bound = 0.05 if weight_limit() == LARGEST else 0.08  # in 7 bits, where there is no VNNI
+    assert 0 < (hidden[0] - hidden[1]).norm() / hidden[0].norm() < bound
 
 
 @needs_ggml

@@ -77,7 +77,7 @@ def test_the_head_is_exact_in_float32() -> None:
 
 def test_products_in_bfloat16_are_refused_where_the_processor_has_none(monkeypatch) -> None:
     monkeypatch.setenv(ABSENT, "1")
-    monkeypatch.setattr(prepare, "has_vnni", lambda: False)
+    monkeypatch.setattr(prepare, "has_int8", lambda: False)
     assert not has_bfloat16()
     with pytest.raises(ConfigError, match="no bfloat16 instructions"):
         Head(nn.Linear(8, 8))
@@ -120,10 +120,10 @@ def test_what_a_dtype_means_on_a_device(monkeypatch) -> None:
     with pytest.raises(ConfigError, match="bfloat16 on cuda"):
         prepare.resolve("mixed", cuda)
     monkeypatch.setattr(prepare, "has_bfloat16", lambda: False)
-    monkeypatch.setattr(prepare, "has_vnni", lambda: True)
+    monkeypatch.setattr(prepare, "has_int8", lambda: True)
     assert prepare.resolve("auto", cpu) == ("float32", True)
     assert prepare.resolve("float32", cpu) == ("float32", False)
-    monkeypatch.setattr(prepare, "has_vnni", lambda: False)
+    monkeypatch.setattr(prepare, "has_int8", lambda: False)
     assert prepare.resolve("auto", cpu) == ("float32", False)
     with pytest.raises(ConfigError, match="float32"):
         prepare.resolve("mixed", cpu)
@@ -131,7 +131,7 @@ def test_what_a_dtype_means_on_a_device(monkeypatch) -> None:
 
 def test_weights_in_full_stay_exact_where_only_packed_ones_are_rounded(monkeypatch) -> None:
     monkeypatch.setattr(prepare, "has_bfloat16", lambda: False)
-    monkeypatch.setattr(prepare, "has_vnni", lambda: True)
+    monkeypatch.setattr(prepare, "has_int8", lambda: True)
     model, plain = HFModel(copy.deepcopy(build("llama-3.1"))), build("llama-3.1")
     assert prepare.prepare(model, mixed=True) == "float32"
     with torch.no_grad():
