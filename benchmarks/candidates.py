@@ -27,6 +27,8 @@ class Candidate(ScoredPolicy):
     ages           the oldest slots count this much more, the latest as they are
     heads          all heads of a layer share the mean or the maximum of their attention
     join           split: alpha of the budget by novelty; sum: one ranking by both, in standard deviations
+    share          how text that was read since the last distillation shares the budget with older slots:
+                   all, as one ranking has it; nats, in the ratio of summed novelty: dull text gets little
     """
 
     paper: ClassVar[str] = "none: candidates"
@@ -40,6 +42,7 @@ class Candidate(ScoredPolicy):
     ages: float = 0.0
     heads: Literal["", "mean", "max"] = ""
     join: Literal["split", "sum"] = "split"
+    share: Literal["all", "nats"] = "all"
 
     @property
     def needs(self) -> frozenset[Need]:
@@ -54,9 +57,27 @@ class Candidate(ScoredPolicy):
             return (1 - self.novelty) * _standard(asked.clamp(min=1e-9).log()) + self.novelty * _standard(
                 novel
             )
+        if self.share == "nats":
+            return self._shared(evidence, novel, asked, budget)
         count = max(0, min(round(self.novelty * budget), budget - evidence.opening - evidence.recent))
         first = novel.masked_fill(evidence.protected, -torch.inf).topk(count, dim=-1).indices
         return asked.scatter(-1, first, torch.inf)
+
+    def _shared(self, evidence: Evidence, novel: Tensor, asked: Tensor, budget: int) -> Tensor:
+        """Choose as above from either side alone, as many as its share; no sizes depend on the shares."""
+        slots = torch.arange(novel.shape[-1], device=novel.device)
+        whole = evidence.source[..., -1:] == slots[-1]  # nothing was dropped yet: all of it is new
+        new = (slots >= budget) | whole
+        nats = evidence.novelty.clamp(min=0)
+        gained, every = (nats * new).sum(-1, keepdim=True), nats.sum(-1, keepdim=True).clamp(min=1e-9)
+        most, held = new.sum(-1, keepdim=True), (~new).sum(-1, keepdim=True)
+        fresh = torch.minimum(torch.maximum((budget * gained / every).round(), budget - held), most)
+        score = torch.zeros_like(asked)
+        for side, count in ((new, fresh), (~new, budget - fresh)):
+            first = _ranks(novel.masked_fill(~side, -torch.inf)) < (self.novelty * count).round()
+            rank = _ranks(asked.masked_fill(first, torch.inf).masked_fill(~side, -torch.inf))
+            score = torch.where(side & (rank < count), 2 - rank / len(slots), score)
+        return score
 
     def _novelty(self, evidence: Evidence) -> Tensor:
         novel = evidence.novelty.clamp(max=self.cap) if self.cap else evidence.novelty
@@ -71,6 +92,11 @@ class Candidate(ScoredPolicy):
         shares = asked / asked.sum(-1, keepdim=True).clamp(min=1e-9)
         one = shares.amax(-2, keepdim=True) if self.heads == "max" else shares.mean(-2, keepdim=True)
         return one.expand_as(asked).contiguous()
+
+
+def _ranks(score: Tensor) -> Tensor:
+    """The place of each slot by its score, the best one's being 0."""
+    return score.argsort(-1, descending=True).argsort(-1)
 
 
 def _standard(score: Tensor) -> Tensor:

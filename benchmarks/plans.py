@@ -35,6 +35,7 @@ LENGTHS = "4k,8k,16k,32k,64k"
 FAR = f"{LENGTHS},128k,256k,1m"
 OURS, PRINTED, QUESTION, GENERAL = "infinipot", "infinipot-paper", "question", "general"
 BOTH = (QUESTION, GENERAL)
+CATALYSTS = ("general-1", "general-2", "unrelated", "padding")
 BESIDE = (OURS, PRINTED, "truncate", "full", "snapkv", "streaming-llm", "tova")
 ABLATED = ("ccd", "cap-only", "nuc-only", "sirllm", "no-cr-rope")
 FURTHER = (*BESIDE, "h2o-half")
@@ -106,6 +107,7 @@ def tasks(args: argparse.Namespace) -> dict[str, tuple[str, dict[str, Any]]]:
     facts = {"data": args.facts, "hay": str(args.books), "lengths": "16k", "texts": TEXTS}
     return {
         "passkey": ("passkey", {"lengths": FAR, "trials": 1}),
+        "passkey-512k": ("passkey", {"lengths": "512k", "trials": 1}),
         "essays": ("needle", {"lengths": FAR, "trials": 1, "hay": essays}),
         "passkey-more": ("passkey", {"lengths": LENGTHS, "trials": 4}),
         "essays-more": ("needle", {"lengths": LENGTHS, "trials": 4, "hay": essays}),
@@ -127,16 +129,16 @@ def paper() -> Iterator[Part]:
     yield from (essays("full", QUESTION), essays("cap-only", GENERAL))
     yield from (texts(recipe, rows=SOME) for recipe in ABLATED)  # tables 1 and 3
     yield from (texts(OURS, knobs={"novelty": share}, rows=SOME) for share in ("0.25", "0.75"))
-    for catalyst in ("general-1", "general-2", "unrelated", "padding"):  # table 2
-        yield texts(OURS, catalyst, rows=SOME)
+    yield from (texts(OURS, catalyst, rows=SOME) for catalyst in CATALYSTS)  # table 2
     yield from slots("longbench", rows=SOME)
     for capacity in (1 * K, 2 * K, 8 * K):  # figure 6
         yield from (texts(recipe, capacity=capacity, rows=SOME) for recipe in (OURS, "truncate"))
     yield from (noise(recipe, one) for recipe in (OURS, PRINTED) for one in BOTH)
     for recipe in (OURS, "cap-only", "ccd"):  # table 4
         yield from Part("passkey", recipe, QUESTION).shares(3)
+    yield from (Part("passkey-512k", recipe, QUESTION) for recipe in (OURS, "cap-only", "ccd"))
     yield from Part("essays", OURS, QUESTION).shares(3)
-    yield from (texts(recipe, rows=FEW) for recipe in ("h2o-half", "h2o", "swa"))
+    yield from (texts(recipe, rows=FEW) for recipe in ("h2o-half", "h2o", "swa", "self-extend"))
     yield noise("full", QUESTION)
     yield from (essays(recipe, QUESTION) for recipe in ("cap-only", "no-cr-rope", "ccd"))
     yield from Part("essays", OURS, GENERAL).shares(3)
@@ -155,6 +157,9 @@ def paper() -> Iterator[Part]:
         yield from texts(OURS, knobs={"novelty": share}).shares(2)
     yield from Part("passkey", OURS, GENERAL).shares(3)
     yield from Part("passkey", "no-cr-rope", QUESTION).shares(3)
+    yield from (texts(recipe, rows=SOME) for recipe in ("self-extend", "swa", "h2o-half", "h2o"))
+    for catalyst in CATALYSTS:
+        yield from texts(OURS, catalyst).shares(2)
 
 
 def slots(*grids: str, rows: int | None = None) -> Iterator[Part]:

@@ -6,7 +6,8 @@
 DATA holds `essays`, `facts`, `books` and `longbench`. Choose on `tune`; then run `report` with the one that
 was chosen: the default always stands beside it. Rows are kept under OUT/SET-PART, and the same command goes
 on where it ended. The table says by how much each candidate is above the default, by rows, and how long its
-reading took.
+reading took. Budgets of heads and layers are read in a plain path, all cells of such a run alike, and are to
+be compared with even budgets.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ import time
 from pathlib import Path
 from typing import Any
 
+import budgets
 import candidates
 from infinipot.engine import Engine, open_engine
 from infinipot.eval.estimates import paired
@@ -52,6 +54,11 @@ CANDIDATES: dict[str, dict[str, Any]] = {
     "heads by maximum": {**POOLED, "heads": "max"},
     "heads by mean": {**POOLED, "heads": "mean"},
     "catalyst kept": {"catalyst": KEPT},
+    "share by nats": {"share": "nats"},
+    "share by nats, pooled, catalyst facts": {**POOLED, "share": "nats", "catalyst": FACTS},
+    "budgets of heads": {"across": "heads"},
+    "budgets of layers": {"across": "layers"},
+    "even budgets": {"across": "none"},
 }
 LONGBENCH = "narrativeqa,qasper,multifieldqa_en,hotpotqa,2wikimqa,musique,trec,triviaqa,passage_retrieval_en"
 
@@ -67,9 +74,12 @@ class Cells:
         return tuple(self._cell(dict(CANDIDATES[name]), format) for name in self.names)
 
     def _cell(self, told: dict[str, Any], format: Any) -> Cell:
-        catalyst = told.pop("catalyst", "general")
+        catalyst, capacity, recipe = told.pop("catalyst", "general"), self._capacity, "candidate"
+        if "across" in told:
+            told["keep"], recipe = capacity // 2 + budgets.SPARE, "budgeted"
+            capacity += budgets.SPARE
         options = {name: (value,) for name, value in told.items()}
-        (cell,) = Grid(("candidate",), (self._capacity,), (catalyst,), options).cells(format)
+        (cell,) = Grid((recipe,), (capacity,), (catalyst,), options).cells(format)
         return cell
 
 
@@ -154,8 +164,11 @@ def main() -> None:
     if unknown := [name for name in args.only.split(";") if name and name not in CANDIDATES]:
         raise SystemExit(f"there is no candidate '{unknown[0]}': use {', '.join(CANDIDATES)}")
     candidates.register()
+    budgets.register()
     ends = time.monotonic() + 60 * args.minutes
     engine = open_engine(args.model, args.device, args.dtype)
+    if any("across" in CANDIDATES[name] for name in args.only.split(";") if name):
+        budgets.allow(engine)
     for name in args.sets.split(","):
         run(name, engine, args, ends)
 

@@ -2,25 +2,33 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 import torch
 
+import budgets
 import slots
+from budgets import Budgeted
 from candidates import Candidate
+from families import build
 from infinipot.core.evidence import Evidence
+from infinipot.core.pot import Pot
 from infinipot.engine import Engine
+from infinipot.hf.model import HFModel
 from infinipot.policies.infinipot import InfiniPot
 from infinipot.policies.registry import registry
+from infinipot.recipes.recipe import Recipe
 from infinipot.testing.model import ToyModel
 from infinipot.testing.tokenizer import ByteTokenizer
 
 
 @pytest.fixture
 def known(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The recipe `candidate`, for one test."""
+    """The recipes `candidate` and `budgeted`, for one test."""
     monkeypatch.setitem(registry(), "candidate", Candidate)
+    monkeypatch.setitem(registry(), "budgeted", Budgeted)
 
 
 def seen() -> Evidence:
@@ -38,7 +46,10 @@ def test_without_settings_a_candidate_is_the_default() -> None:
     assert torch.equal(Candidate().score(seen(), 24), InfiniPot().score(seen(), 24))
 
 
-@pytest.mark.parametrize("told", [one for one in slots.CANDIDATES.values() if set(one) - {"catalyst"}])
+SET = [one for one in slots.CANDIDATES.values() if set(one) - {"catalyst", "across", "share"}]
+
+
+@pytest.mark.parametrize("told", SET)
 def test_every_setting_changes_what_is_kept(told: dict[str, object]) -> None:
     made = Candidate(**{name: value for name, value in told.items() if name != "catalyst"})  # type: ignore[arg-type]
     assert kept(made) != kept(Candidate())
@@ -60,3 +71,85 @@ def test_a_table_of_a_run(tmp_path: Path, capsys: pytest.CaptureFixture[str]) ->
     said = capsys.readouterr().out
     assert "default" in said
     assert "pooled" in said
+
+
+def halves(new: float) -> Evidence:
+    """A pot of 24 that kept 12 slots before; what it read since is more novel by a factor."""
+    chance = torch.Generator().manual_seed(0)
+    novelty, catalyst = torch.rand(2, 1, 2, 24, generator=chance)
+    source = torch.cat((torch.arange(0, 24, 2), torch.arange(24, 36))).expand(1, 2, 24)
+    return Evidence(0, source, novelty * torch.where(torch.arange(24) < 12, 1.0, new), catalyst)
+
+
+def test_dull_text_gets_few_slots_and_dense_text_many() -> None:
+    policy = Candidate(share="nats")
+    dull, dense = (policy.select(halves(new), 12) for new in (0.1, 10.0))
+    assert (dull >= 12).sum(-1).max() <= 2
+    assert (dense >= 12).sum(-1).min() >= 10
+    seen = halves(1.0)
+    share = float((seen.novelty[0, 0, 12:].sum() / seen.novelty[0, 0].sum() * 12).round())
+    chosen = policy.select(seen, 12)[0, 0]
+    assert int((chosen >= 12).sum()) == share
+    old = seen.novelty[0, 0, :12].topk(round((12 - share) / 2)).indices  # half of either side by novelty
+    assert set(old.tolist()) <= set(chosen.tolist())
+
+
+def test_before_anything_was_dropped_all_text_is_new() -> None:
+    assert torch.equal(Candidate(share="nats").select(seen(), 24), Candidate().select(seen(), 24))
+
+
+@pytest.fixture
+def spare(monkeypatch: pytest.MonkeyPatch) -> int:
+    monkeypatch.setattr(budgets, "SPARE", 8)
+    Budgeted.hidden.clear()
+    return 8
+
+
+def live(across: str, evidence: Evidence) -> torch.Tensor:
+    """The slots [B, H, S] that are not hidden after a choice of 24."""
+    policy = Budgeted(across=across)  # type: ignore[arg-type]
+    slots = policy.select(evidence, 24)
+    marked = [policy.aged(one.float()) for one in slots.chunk(len(slots))]
+    assert not policy.hidden
+    shown = ~torch.cat(marked).isneginf()
+    return torch.zeros(evidence.novelty.shape, dtype=torch.bool).scatter(-1, slots, shown)
+
+
+def test_even_budgets_are_the_default(spare: int) -> None:
+    evidence = replace(seen(), opening=0, recent=0)
+    wanted = torch.zeros(1, 2, 64, dtype=torch.bool).scatter(-1, Candidate().select(evidence, 16), True)
+    assert torch.equal(live("none", evidence), wanted)
+
+
+def test_heads_share_a_layers_budget_and_layers_share_all(spare: int) -> None:
+    chance = torch.Generator().manual_seed(1)
+    novelty, catalyst = torch.rand(2, 3, 2, 64, generator=chance)
+    catalyst[:, 0] *= 3  # the first head of each layer sees more, and the last layer most of all
+    catalyst[2] *= 9
+    evidence = Evidence(0, torch.arange(64).expand(3, 2, 64), novelty, catalyst)
+    by_head, by_layer = (live(across, evidence).sum(-1) for across in ("heads", "layers"))
+    assert by_head.sum(-1).tolist() == [32] * 3
+    assert (by_head[:, 0] > by_head[:, 1]).all()
+    assert int(by_layer.sum()) == 96
+    assert by_layer[2].sum() > by_layer[:2].sum(-1).max()
+    assert by_layer.min() >= 8 + round(budgets.LEAST * 8)
+    assert by_layer.max() <= 24
+
+
+def test_hidden_slots_are_not_seen(spare: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(registry(), "budgeted", Budgeted)
+    monkeypatch.setattr(Pot, "attend", budgets._attend)
+    model = HFModel(build("llama-3.1"))
+    model.obstacle = "a test"
+    recipe = Recipe.named("budgeted", capacity=72, keep=40, catalyst="and so?", across="heads")
+    reader = recipe.reader(model, ByteTokenizer())
+    reader.read("The quick brown fox jumps over the lazy dog. " * 6)
+    hidden = [layer.novelty[:, :, : layer.fill].isneginf() for layer in reader.pot.pot_layers]
+    assert all(int(one.sum()) == 8 * one.shape[1] for one in hidden)
+    said = []
+    for noise in (0.0, 50.0):
+        for layer, gone in zip(reader.pot.pot_layers, hidden, strict=True):
+            for held in (layer.keys, layer.values):
+                held[:, :, : layer.fill] += noise * gone[..., None]
+        said.append(reader.session.fork().write([5, 7]))
+    assert torch.equal(*said)

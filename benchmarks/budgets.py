@@ -1,0 +1,108 @@
+"""Budgets by head and by layer (Ada-KV), tried beside the default by `benchmarks/slots.py`.
+
+A pot has as many slots in every layer and head. Here it gets SPARE more than it may use: what a head is not
+to have is kept and hidden, by a number beside every key and query that makes its logit vanish. So all live
+slots together are as many as the default's, while a head may have up to SPARE more, and kernels stay as they
+are. Nothing is captured, and memory is not saved: it shows what budgets would do for answers, no more.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import dataclass
+from typing import ClassVar, Literal
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from infinipot.core import attention
+from infinipot.core.cuda import dispatch
+from infinipot.core.evidence import Evidence, Need
+from infinipot.core.pot import Pot
+from infinipot.core.pot_layer import PotLayer
+from infinipot.core.scores import pool
+from infinipot.engine import Engine
+from infinipot.policies.base import Policy
+from infinipot.policies.registry import registry
+
+SPARE = 1024  # slots of every head that are hidden, in the mean
+LEAST = 0.2  # of an even share, which every head has in any case; as in Ada-KV
+WIDTH, HIDDEN = 8, -1e5  # columns that are added to a head, as kernels want them; what they have at a slot
+
+
+@dataclass(frozen=True)
+class Budgeted(Policy):
+    """The default's ranking, but the catalyst's share is one ranking across heads, or all layers' heads.
+
+    across  none: every head has as many; heads: a layer's heads share theirs; layers: all share theirs.
+    """
+
+    paper: ClassVar[str] = "none: candidates"
+    hidden: ClassVar[deque[Tensor]] = deque()  # of the layers whose slots were just chosen
+
+    novelty: float = 0.5
+    pool: int = 7
+    across: Literal["none", "heads", "layers"] = "heads"
+
+    @property
+    def needs(self) -> frozenset[Need]:
+        """Both scores."""
+        return frozenset({"novelty", "catalyst"})
+
+    def select(self, evidence: Evidence, budget: int) -> Tensor:
+        """Choose the live slots and fill up with others, which `aged` is going to hide."""
+        assert evidence.catalyst is not None
+        mean, gone = budget - SPARE, evidence.novelty.isneginf()
+        novel = evidence.novelty.masked_fill(evidence.protected, torch.inf)
+        first = novel.topk(max(round(self.novelty * mean), int(evidence.protected.sum())), dim=-1).indices
+        asked = pool(evidence.catalyst, self.pool, "mean").masked_fill(gone, -torch.inf)
+        asked = asked.scatter(-1, first, -torch.inf)
+        live = torch.zeros_like(gone).scatter(-1, first, True)
+        live |= self._asked(asked, mean - first.shape[-1], budget - first.shape[-1])
+        slots = (2.0 * live - gone.float()).topk(budget, dim=-1).indices.sort(dim=-1).values
+        self.hidden.extend((~live.gather(-1, slots)).chunk(len(slots)))
+        return slots
+
+    def _asked(self, asked: Tensor, mean: int, most: int) -> Tensor:
+        """Say which slots [B, H, S] stay for the catalyst: `mean` of a head, `most` at most."""
+        layers, heads, slots = asked.shape
+        ranks = asked.argsort(-1, descending=True).argsort(-1)
+        least = mean if self.across == "none" else round(LEAST * mean)
+        score = asked.masked_fill(ranks < least, torch.inf).masked_fill(ranks >= most, -torch.inf)
+        rows = layers if self.across == "layers" else 1
+        together = score.reshape(layers // rows, rows * heads * slots)
+        chosen = together.topk(rows * heads * mean, dim=-1).indices
+        return torch.zeros_like(together, dtype=torch.bool).scatter(-1, chosen, True).view(asked.shape)
+
+    def aged(self, novelty: Tensor) -> Tensor:
+        """Mark what is hidden by a novelty that no token has."""
+        return novelty.masked_fill(self.hidden.popleft().to(novelty.device), -torch.inf)
+
+
+def _attend(
+    self: Pot, layer: int, queries: Tensor, keys: Tensor, values: Tensor, spec: attention.LogitSpec
+) -> Tensor:
+    """As `Pot.attend`, with hidden slots."""
+    into = self.layers[layer]
+    assert isinstance(into, PotLayer), "budgets are for layers that are distilled"
+    hidden = into.novelty[:, :, : keys.shape[2], None].isneginf()
+    keys = torch.cat((keys, HIDDEN * hidden.to(keys.dtype), keys.new_zeros(*keys.shape[:3], WIDTH - 1)), -1)
+    ones = queries.new_ones(*queries.shape[:3], 1)
+    queries = F.pad(torch.cat((queries, ones), -1), (0, WIDTH - 1))
+    out = attention.attend(queries, keys, F.pad(values, (0, WIDTH)), spec)[..., : values.shape[-1]]
+    self.observe(layer, queries, keys, spec)
+    return out
+
+
+def register() -> None:
+    """Make the recipe `budgeted` known to this process."""
+    registry()["budgeted"] = Budgeted
+
+
+def allow(engine: Engine) -> None:
+    """Let this process hide slots, in the engine's one plain path: no kernel of ours, nothing captured."""
+    dispatch.KERNELS = False
+    Pot.attend = _attend  # type: ignore[method-assign]
+    engine.model.obstacle = "hidden slots are read in a plain path"
+    engine.model.layers = None
