@@ -23,10 +23,6 @@ def _older(says: partial[None]) -> None:
     """What was not run again."""
     grid = rows_of(GRID)
     says("both halves, {} rows, {} tasks", len(grid.cell(OURS).rows), len(grid.by_task(OURS)))
-    mean, low, high = grid.less("self-extend", OURS)
-    words = "Self-Extend (not memory-constrained) has {} of these and is {:.1f} below InfiniPot on them"
-    says(words, len(grid.cell("self-extend").rows), -mean, holds=high < 0)
-    says("below InfiniPot on them ({:.1f} to {:.1f} below).", -low, -high)
     kept, wider = (
         grid.less(f"infinipot 4096 {one} by-task", PLAIN)
         for one in ("keep=3072 tail=distil", "tail=distil pool=15")

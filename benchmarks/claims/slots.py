@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from functools import partial
+from statistics import fmean
 
 from claims.checks import Says
 from claims.raw import Rows, chance, rows_of
-from infinipot.eval.estimates import FEW
+from infinipot.eval.estimates import FEW, paired
 from infinipot.eval.tasks.task import half
 from paper.spent import CANDIDATES, USUAL
 
@@ -38,6 +39,8 @@ def claimed(says: Says) -> None:
         words = f"| {label} | {{}} of {{}} | {{:.1f}} ({{:.1f}} to {{:.1f}}) |"
         adr(words, *rows.right(cell), *more, holds=chance(more) != (label == "both"))
     _halves(adr)
+    _shares(adr)
+    _budgets(adr)
     _results(partial(says, "docs/results.md"))
     right, tried = rows.right(f"{POOLED} join=sum general")
     adr("One ranking by both scores had all {} keys that it was tried on", right, holds=right == tried)
@@ -78,6 +81,61 @@ def _row(adr: partial[None], label: str, rows: Rows, usual: str, cells: Sequence
     for cell in cells:
         told += [rows.mean(cell)[0], *rows.less(cell, usual)]
     adr(f"| {label} | {{:.1f}} | {' | '.join([MORE] * len(cells))} |", *told)
+
+
+SETS = {
+    "{} keys in essays, `tune`": "essays-tune",
+    "{} keys in essays, `report`": "essays-report",
+    "{} questions about facts, `tune`": "facts-tune",
+    "{} questions about facts, `report`": "facts-report",
+    "{} rows of LongBench, `tune`": "longbench-tune",
+}
+
+
+def _shares(adr: partial[None]) -> None:
+    """A share of the budget by how much new text surprises."""
+    cells = "candidate 4096 share=nats general", GONE_ON[0], f"{POOLED} share=nats {FACTS}"
+    alone, joint = [], {}
+    for label, name in SETS.items():
+        rows = rows_of(f"slots/shares-{name}")
+        _row(adr, label, rows, DEFAULT, cells)
+        alone.append(rows.less(cells[0], DEFAULT))
+        joint[name] = rows.less(cells[2], DEFAULT)
+    adr("It gains nothing on any set,", holds=all(one[1] <= 0 for one in alone))
+    adr("and with both changes loses facts on `report`.", holds=joint["facts-report"][2] < 0)
+
+
+def _budgets(adr: partial[None]) -> None:
+    """Budgets by head, and by layer and head, beside even ones."""
+    wide = "budgeted 5120 keep=3072{} general"
+    even, heads, layers = (wide.format(one) for one in (" across=none", "", " across=layers"))
+    gained = {}
+    for label, name in SETS.items():
+        rows = rows_of(f"slots/budgets-{name}")
+        told = [len(rows.cell(even).rows), rows.mean(DEFAULT)[0], rows.mean(even)[0]]
+        for cell in (heads, layers):
+            told += [rows.mean(cell)[0], *rows.less(cell, even)]
+        adr(f"| {label} | {{:.1f}} | {{:.1f}} | {MORE} | {MORE} |", *told)
+        gained[name] = rows.less(heads, even)
+        adr("Across layers nothing is gained.", holds=rows.less(layers, even)[1] <= 0)
+    last = [rows_of(f"slots/budgets-longbench-report{more}") for more in ("", "-more")]
+    scores = [
+        {k: v for rows in last for k, v in rows.cell(cell).by_example().items()}
+        for cell in (DEFAULT, even, heads)
+    ]
+    less = paired(scores[2], scores[1])
+    assert less is not None
+    means = [100 * fmean(one.values()) for one in scores]
+    told = [len(scores[0]), *means, 100 * less.mean, 100 * less.low, 100 * less.high]
+    adr(f"| {{}} rows of LongBench, `report` | {{:.1f}} | {{:.1f}} | {MORE} | |", *told)
+    tuned, last_facts = gained["facts-tune"], gained["facts-report"]
+    words = "move facts: {:.1f} points more on `tune` ({:.1f} to {:.1f}), confirmed on `report`."
+    adr(words.replace("move", "moves"), *tuned, holds=tuned[1] > 0 and last_facts[1] > 0)
+    adr("It does not double them,", holds=tuned[2] < 30)
+    keys = chance(gained["essays-tune"]) and chance(gained["essays-report"])
+    adr("finds no more keys than even budgets do beyond chance,", holds=keys)
+    level = chance(gained["longbench-tune"]) and less.low <= 0 <= less.high
+    adr("and LongBench is not told apart on either half,", holds=level)
 
 
 def _won(adr: partial[None], halves: Mapping[str, set[str]]) -> None:

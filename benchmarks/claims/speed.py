@@ -196,7 +196,7 @@ def _packed(says: partial[None]) -> None:
         ratios = [one[peer] for one in ours for peer in ("llama.cpp", "transformers")]
         cells = "{:.2f} times | {:.2f} | {:.2f} | {:.2f} |"
         says(f"([raw](results/bench-cpu-packed-{name}.json)) | {cells}", *ratios)
-    words = "qwen's two gave {:.2f} and {:.2f} times transformers."
+    words = "qwen's gave {:.2f}, {:.2f} and {:.2f} times transformers,"
     says(words, *_rounds(found["reading"], "transformers"))
     _chunks(says)
 
@@ -227,6 +227,11 @@ def _chunks(says: partial[None]) -> None:
     says(words, *right, *off, holds=off[0] < off[1])
     kept = 100 * chunks["slots_in_common_after_all_cycles"], chunks["tokens"], chunks["capacity"]
     says("and {:.1f}% of the slots kept after {:,} tokens in a pot of {:,} are the same.", *kept)
+    pairs = document("bits-chunks-qwen-avx2.json")
+    alike = pairs["same_likeliest_token"], pairs["slots_in_common_after_all_cycles"]
+    shares = [100 * one for one in (alike[0], *pairs["next_token_right"], alike[1])]
+    words = "the same text): {:.1f}%, {:.4f} nats, {:.2f}% and {:.2f}%, and {:.1f}% of the slots."
+    says(words, shares[0], pairs["divergence_mean_nats"], *shares[1:], holds=pairs["text"] == chunks["text"])
     says("smollm2.json): {:.1f}% the same token)", 100 * narrow["same_likeliest_token"])
     rounded = document("bits-chunks-smollm2-bfloat16.json")
     says("its small heads): {:.1f}% the same token,", 100 * rounded["same_likeliest_token"])

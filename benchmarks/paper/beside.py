@@ -107,14 +107,14 @@ def by_task(theirs: Mapping[str, Sequence[float]], ours: Mapping[str, Series]) -
     yield f"| | {' | '.join(theirs)} |"
     yield "|---" * (len(theirs) + 1) + "|"
     for place, task in enumerate(PAPER["tasks"]):
-        cells = []
+        cells, count = [], max((len(one.scores(task=task)) for one in ours.values()), default=0)
         for label, numbers in theirs.items():
             scores = ours[label].scores(task=task) if label in ours else []
-            mean = f"{100 * fmean(scores):.1f}" if scores else "–"
+            mean = f"{100 * fmean(scores):.1f}" if scores and len(scores) == count else "–"
             cells.append(f"{numbers[place]:.1f} / {mean}")
-        count = max((len(one.scores(task=task)) for one in ours.values()), default=0)
         yield f"| {task} ({count}){'*' if count < FEW else ''} | {' | '.join(cells)} |"
-    yield "\nEach cell: paper / ours. In brackets our rows; *: under ten, not to be leaned on.\n"
+    yield "\nEach cell: paper / ours. In brackets our rows; *: under ten, not to be leaned on. A recipe"
+    yield "that has fewer of a task's rows has no mean there.\n"
 
 
 def by_group(theirs: Mapping[str, Sequence[float]], ours: Mapping[str, Series]) -> Iterator[str]:

@@ -48,6 +48,7 @@ LOOKING: tuple[Row, ...] = (  # at the question while they read, or before they 
 )
 BLIND: tuple[tuple[str, str], ...] = (  # the same whatever the question
     ("whole cache", "full"),
+    ("Self-Extend (the whole cache, positions in groups)", "self-extend"),
     ("truncated to the pot", "truncate 4096"),
     ("TOVA", "tova 4096{tail}"),
     ("SirLLM", "sirllm 4096{tail}"),
