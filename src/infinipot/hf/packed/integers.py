@@ -1,13 +1,13 @@
 """Products of many tokens in whole numbers of 8 bits, which processors multiply faster than float32.
 
 Both sides are turned alike in blocks of columns, which leaves the product as it is and spreads values that
-stand out: they would spoil the rounding of all others. Then every token's input is rounded by a scale of its
-own, and so is every row of a weight, in buffers that are used again. Sums are whole numbers of 32 bits.
-A processor without VNNI first adds products in pairs of 16 bits, which hold those of a weight of 7 bits.
-`slowly` is the obvious twin.
+stand out. Then every token's input, and every row of a weight, is rounded by a scale of its own, in buffers
+that are used again. Sums have 32 bits; but without VNNI a processor first adds products in pairs of 16 bits,
+which hold those of a weight of 7 bits. `slowly` is the obvious twin.
 """
 
 import os
+from collections.abc import Callable
 from functools import cache
 from math import gcd
 
@@ -33,28 +33,18 @@ def has_int8() -> bool:
 @cache
 def weight_limit() -> int:
     """Return the largest whole number that a weight may be rounded to, so that no sum overflows; 0: none."""
-    if not torch.backends.mkldnn.is_available():  # type: ignore[no-untyped-call]
+    there = torch.backends.mkldnn.is_available()  # type: ignore[no-untyped-call]
+    if not there or torch.backends.cpu.get_cpu_capability() not in ("AVX2", "AVX512"):
         return 0
-    if torch.backends.cpu.get_cpu_capability() not in ("AVX2", "AVX512"):
-        return 0
-    return next((limit for limit in (LARGEST, NARROW) if _is_exact(limit)), 0)  # oneDNN may be limited
-
-
-def _is_exact(limit: int) -> bool:
     most = torch.full((64, 64), LARGEST, dtype=torch.int8, device="cpu")
-    sums = [torch._int_mm(x, torch.full_like(x, limit).T) for x in (most, -most)]
-    return all(
-        bool((one == sign * 64 * LARGEST * limit).all()) for one, sign in zip(sums, (1, -1), strict=True)
-    )
+    most[::2].neg_()
+    sums = {limit: torch._int_mm(most, torch.full_like(most, limit)).abs() for limit in (LARGEST, NARROW)}
+    return max((limit for limit in sums if bool((sums[limit] == 64 * LARGEST * limit).all())), default=0)
 
 
 def inputs(x: Tensor) -> Rounded:
     """Round every token of x [n, k]."""
-    out, scales = torch.empty(x.shape, dtype=torch.int8, device="cpu"), ggml.floats(len(x), 1)
-    for first in range(0, len(x), ROWS):
-        part = slice(first, first + ROWS)
-        _round(x[part], out[part], scales[part], LARGEST)
-    return out, scales
+    return _rounded(lambda *part: x[slice(*part)], x.new_empty(x.shape, dtype=torch.int8), LARGEST)
 
 
 def product(x: Rounded, weight: Blocks, role: str = "") -> Tensor:
@@ -62,8 +52,8 @@ def product(x: Rounded, weight: Blocks, role: str = "") -> Tensor:
 
     With a role it is in the buffer of that role, and valid until the next such product.
     """
-    whole, scales = _weight(weight)
-    shape = len(x[0]), len(whole)
+    into, shape = buffer("weight", torch.int8, *weight.shape), (len(x[0]), weight.shape[0])
+    whole, scales = _rounded(lambda *part: scratched(weight.span(*part)), into, weight_limit())
     sums = buffer(role, torch.int32, *shape) if role else torch.empty(shape, dtype=torch.int32, device="cpu")
     torch._int_mm(x[0], whole.T, out=sums)  # private: torch has no public product of 8 bits
     return sums.view(torch.float32).copy_(sums).mul_(x[1]).mul_(scales.T)  # floats where the sums were
@@ -89,22 +79,18 @@ def turn(size: int) -> Tensor:
     return torch.cat((torch.cat((half, half), 1), torch.cat((half, -half), 1)))
 
 
-def _weight(weight: Blocks) -> Rounded:
-    out, scales = buffer("weight", torch.int8, *weight.shape), ggml.floats(len(weight.data), 1)
+def _rounded(rows: Callable[[int, int], Tensor], out: Tensor, largest: int) -> Rounded:
+    """Turn and round rows to whole numbers, of which `largest` stands for a row's largest value."""
+    size, scales = gcd(TURNED, out.shape[1]), ggml.floats(len(out), 1)
     for first in range(0, len(out), ROWS):
-        part = slice(first, first + ROWS)
-        _round(scratched(weight.span(first, first + ROWS)), out[part], scales[part], weight_limit())
+        last = min(first + ROWS, len(out))
+        turned, scale = buffer("turned", torch.float32, last - first, out.shape[1]), scales[first:last]
+        torch.mm(rows(first, last).reshape(-1, size), turn(size), out=turned.view(-1, size))
+        # amax and amin: aminmax takes several times as long
+        torch.maximum(turned.amax(1, keepdim=True), -turned.amin(1, keepdim=True), out=scale)
+        scale.clamp_(min=1e-30).div_(largest)
+        out[first:last].copy_(turned.mul_(1 / scale).round_())
     return out, scales
-
-
-def _round(values: Tensor, out: Tensor, scales: Tensor, largest: int) -> None:
-    """Turn and round rows [n, k] to whole numbers, of which `largest` stands for a row's largest value."""
-    size, turned = gcd(TURNED, values.shape[1]), buffer("turned", torch.float32, *values.shape)
-    torch.mm(values.reshape(-1, size), turn(size), out=turned.view(-1, size))
-    # amax and amin: aminmax takes several times as long
-    torch.maximum(turned.amax(1, keepdim=True), -turned.amin(1, keepdim=True), out=scales)
-    scales.clamp_(min=1e-30).div_(largest)
-    out.copy_(turned.mul_(1 / scales).round_())
 
 
 def buffer(role: str, dtype: torch.dtype, rows: int, width: int) -> Tensor:

@@ -118,7 +118,8 @@ def test_the_instructions_can_be_reported_absent(monkeypatch: pytest.MonkeyPatch
 
 
 def test_a_weight_stays_within_its_limit(limit: int) -> None:
-    whole, _ = integers._weight(packed(torch.randn(96, 512), 12))
+    integers.product(integers.inputs(torch.randn(70, 512)), packed(torch.randn(96, 512), 12))
+    whole = integers.buffer("weight", torch.int8, 96, 512)
     assert int(whole.abs().max()) == limit
 
 
