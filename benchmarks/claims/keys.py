@@ -61,45 +61,23 @@ def _differences(says: partial[None]) -> None:
     told = *essays.right("ccd 4096"), essays.right(unknown)[0]
     words = "Without catalyst and novelty {} of {}, where InfiniPot that knows no question finds {}:"
     says(words, *told, holds=chance(essays.less("ccd 4096", unknown)))
-    base, rope = "infinipot 4096 tail=distil question", "no-cr-rope 4096 tail=distil question"
-    noise, more = rows_of("grids/passkey"), rows_of("grids/essays-more")
-    says("InfiniPot found {} of {}. Without CR-RoPE", *noise.right(base))
-    at_1m = noise.right(rope, length=LONG[-1])
-    words = f"Without CR-RoPE {three}: at 1M none of its three keys was found."
-    says(words, *noise.less(rope, base), holds=at_1m == (0, 3))
-    bare, kept = "infinipot 4096 tail=distil pool=1 question", "cap-only 4096 tail=distil pool=1 question"
-    says(f"Not pooled {three}: in natural text", *more.less(bare, base))
-    told = *more.right(kept), more.right(bare)[0]
-    says("without it {} of {} instead of {}, by rows", *told)
-    says("by rows {:.1f} more ({:.1f} to {:.1f} more).", *more.less(kept, bare))
+    noise = rows_of("report-half/passkey")
+    less = [-number for number in noise.less(rope, known)]
+    words = (
+        "InfiniPot without CR-RoPE loses {:.1f} ({:.1f} to {:.1f}): at 1M none of its three keys is found."
+    )
+    says(words, *less, holds=less[2] > 0 and noise.right(rope, length=LONG[-1]) == (0, 3))
 
 
 def _kept(says: Says) -> None:
-    """|C|/|M| in essays, in docs/results.md and docs/choosing.md."""
-    essays, cell = rows_of("grids/essays-more"), "infinipot 4096{} tail=distil{} {}"
-    sizes = (" keep=1024", "", " keep=3072")
-    found = {
-        (pool, catalyst): [essays.right(cell.format(size, pool, catalyst))[0] for size in sizes]
-        for pool in ("", " pool=1")
-        for catalyst in (KNOWN, UNKNOWN)
-    }
-    words = (
-        "pooled: {}, {} and {} of 60 keys with the question known for 1/4, 1/2 and 3/4, and {}, {} "
-        "and {} with it unknown;"
+    """|C|/|M| in essays, in docs/choosing.md."""
+    essays, cell = rows_of("grids/essays-more"), "infinipot 4096{} tail=distil {}"
+    more = [essays.less(*(cell.format(size, one) for size in (" keep=3072", ""))) for one in (KNOWN, UNKNOWN)]
+    says(
+        "docs/choosing.md",
+        "found no more keys in essays once scores were pooled",
+        holds=all(map(chance, more)),
     )
-    says("docs/results.md", words, *found["", KNOWN], *found["", UNKNOWN])
-    words = "unknown; not pooled {}, {} and {}, and {}, {} and {}."
-    says("docs/results.md", words, *found[" pool=1", KNOWN], *found[" pool=1", UNKNOWN])
-    words = "more was better in essays: {}, {} and {} keys of {} with 1,024, 2,048 and 3,072 of 4,096 kept"
-    says("docs/choosing.md", words, *found[" pool=1", KNOWN], 60)
-    words = "Pooled, {}, {} and {}; with the question unknown {}, {} and {}, where only the step from 1,024"
-    says("docs/choosing.md", words, *found["", KNOWN], *found["", UNKNOWN])
-    few, half, many = (cell.format(size, " pool=1", KNOWN) for size in sizes)
-    steps = essays.less(half, few)[1] > 0 and essays.less(many, half)[1] > 0
-    says("docs/choosing.md", "(by rows both steps exclude chance)", holds=steps)
-    few, half, many = (cell.format(size, "", UNKNOWN) for size in sizes)
-    first = essays.less(half, few)[1] > 0 and chance(essays.less(many, half))
-    says("docs/choosing.md", "where only the step from 1,024 excludes chance", holds=first)
 
 
 def _pooled(says: Says) -> None:
@@ -116,18 +94,16 @@ def _pooled(says: Says) -> None:
     for label, cell in rows.items():
         found = [essays.right(cell.format(catalyst))[0] for catalyst in (KNOWN, UNKNOWN)]
         says(adr, f"| {label} | {{}} | {{}} |", *found)
-    found = [
-        essays.right(f"infinipot 4096 tail=distil{pool} {c}")[0]
-        for c in (KNOWN, UNKNOWN)
-        for pool in (" pool=1", "")
-    ]
+    base = "infinipot 4096 tail=distil{} {}"
+    less = [essays.less(base.format(" pool=1", one), base.format("", one)) for one in (KNOWN, UNKNOWN)]
     later = rows_of("report-half/essays-more")
     names = [f"{recipe} 4096 {c}" for recipe in ("infinipot-paper", "infinipot") for c in (KNOWN, UNKNOWN)]
     keys = [later.right(name)[0] for name in names]
     words = "its last chunk left as it is, finds {} and {} of {}, ours {} and {}"
     says(adr, words, *keys[:2], 60, *keys[2:])
-    words = "it took the keys found from {} to {} of {} with the question known and from {} to {} without"
-    says("docs/choosing.md", words, *found[:2], 60, *found[2:])
+    says(
+        "docs/choosing.md", "in essays far more keys are found with it", holds=all(one[2] < 0 for one in less)
+    )
     far = rows_of("grids/essays")
     says(
         adr,
