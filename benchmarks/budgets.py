@@ -1,9 +1,10 @@
 """Budgets by head and by layer (Ada-KV), tried beside the default by `benchmarks/slots.py`.
 
 A pot has as many slots in every layer and head. Here it gets SPARE more than it may use: what a head is not
-to have is kept and hidden, by a number beside every key and query that makes its logit vanish. So all live
-slots together are as many as the default's, while a head may have up to SPARE more, and kernels stay as they
-are. Nothing is captured, and memory is not saved: it shows what budgets would do for answers, no more.
+to have is kept and hidden, by a number beside every key and query that makes its logit vanish. So once
+something was dropped all live slots together are as many as the default's, while a head may have up to SPARE
+more, and kernels stay as they are. Nothing is captured, and memory is not saved: it shows what budgets would
+do for answers, no more. Hidden slots have their places in the order of positions.
 """
 
 from __future__ import annotations
@@ -53,13 +54,16 @@ class Budgeted(Policy):
     def select(self, evidence: Evidence, budget: int) -> Tensor:
         """Choose the live slots and fill up with others, which `aged` is going to hide."""
         assert evidence.catalyst is not None
-        mean, gone = budget - SPARE, evidence.novelty.isneginf()
-        novel = evidence.novelty.masked_fill(evidence.protected, torch.inf)
-        first = novel.topk(max(round(self.novelty * mean), int(evidence.protected.sum())), dim=-1).indices
-        asked = pool(evidence.catalyst, self.pool, "mean").masked_fill(gone, -torch.inf)
-        asked = asked.scatter(-1, first, -torch.inf)
-        live = torch.zeros_like(gone).scatter(-1, first, True)
-        live |= self._asked(asked, mean - first.shape[-1], budget - first.shape[-1])
+        assert Pot.attend is _attend, "hidden slots would be seen: `allow` this engine first"
+        mean, gone, kept = budget - SPARE, evidence.novelty.isneginf(), evidence.protected
+        free = mean - evidence.opening - evidence.recent
+        novel = evidence.novelty.masked_fill(kept, -torch.inf)
+        first = novel.topk(max(0, min(round(self.novelty * mean), free)), dim=-1).indices
+        live = (torch.zeros_like(gone) | kept).scatter(-1, first, True)
+        seen = pool((~gone).float(), self.pool, "mean").clamp(min=1e-6)  # hidden neighbours do not count
+        asked = (pool(evidence.catalyst, self.pool, "mean") / seen).masked_fill(gone | live, -torch.inf)
+        rest = free - first.shape[-1]
+        live |= self._asked(asked, rest, rest + SPARE)
         slots = (2.0 * live - gone.float()).topk(budget, dim=-1).indices.sort(dim=-1).values
         self.hidden.extend((~live.gather(-1, slots)).chunk(len(slots)))
         return slots
@@ -105,4 +109,4 @@ def allow(engine: Engine) -> None:
     dispatch.KERNELS = False
     Pot.attend = _attend  # type: ignore[method-assign]
     engine.model.obstacle = "hidden slots are read in a plain path"
-    engine.model.layers = None
+    engine.model.layers = engine.model.steps = None

@@ -65,9 +65,8 @@ class Candidate(ScoredPolicy):
 
     def _shared(self, evidence: Evidence, novel: Tensor, asked: Tensor, budget: int) -> Tensor:
         """Choose as above from either side alone, as many as its share; no sizes depend on the shares."""
-        slots = torch.arange(novel.shape[-1], device=novel.device)
-        whole = evidence.source[..., -1:] == slots[-1]  # nothing was dropped yet: all of it is new
-        new = (slots >= budget) | whole
+        slots, source = torch.arange(novel.shape[-1], device=novel.device), evidence.source
+        new = source == source[..., -1:] - slots[-1] + slots  # the run at the end without a gap
         nats = evidence.novelty.clamp(min=0)
         gained, every = (nats * new).sum(-1, keepdim=True), nats.sum(-1, keepdim=True).clamp(min=1e-9)
         most, held = new.sum(-1, keepdim=True), (~new).sum(-1, keepdim=True)

@@ -99,11 +99,15 @@ def sets(args: argparse.Namespace) -> dict[str, tuple[str, dict[str, Any]]]:
     }
 
 
+def named(only: str) -> list[str]:
+    """Return the default and the candidates that were asked for."""
+    return list(dict.fromkeys(["default", *(only.split(";") if only else CANDIDATES)]))
+
+
 def run(name: str, engine: Engine, args: argparse.Namespace, ends: float) -> None:
     """Run one set's cells, and print what came of each."""
     task, options = sets(args)[name]
-    names = list(dict.fromkeys(["default", *(args.only.split(";") if args.only else CANDIDATES)]))
-    cells, out = Cells(names, args.capacity), args.out / f"{name}-{args.part}"
+    cells, out = Cells(named(args.only), args.capacity), args.out / f"{name}-{args.part}"
     half = {} if name == "facts" else {"part": args.part}  # facts know their halves themselves
     wanted = Evaluation(make(task, options, 0), cells, out, **half)  # type: ignore[arg-type]  # a grid by its cells
     for _ in evaluate(wanted, Workers(lambda: engine, args.batch)):
@@ -167,7 +171,7 @@ def main() -> None:
     budgets.register()
     ends = time.monotonic() + 60 * args.minutes
     engine = open_engine(args.model, args.device, args.dtype)
-    if any("across" in CANDIDATES[name] for name in args.only.split(";") if name):
+    if any("across" in CANDIDATES[name] for name in named(args.only)):
         budgets.allow(engine)
     for name in args.sets.split(","):
         run(name, engine, args, ends)

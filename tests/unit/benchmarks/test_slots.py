@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -94,6 +93,13 @@ def test_dull_text_gets_few_slots_and_dense_text_many() -> None:
     assert set(old.tolist()) <= set(chosen.tolist())
 
 
+def test_what_was_read_last_is_new_however_large_the_budget_is() -> None:
+    policy, given = Candidate(share="nats"), halves(10.0)
+    chosen = policy.select(given, 20)  # twelve of them are new, and their share would be more
+    assert (chosen >= 12).sum(-1).tolist() == [[12, 12]]
+    assert policy.select(halves(0.1), 20)[0, 0].lt(12).sum() == 12
+
+
 def test_before_anything_was_dropped_all_text_is_new() -> None:
     assert torch.equal(Candidate(share="nats").select(seen(), 24), Candidate().select(seen(), 24))
 
@@ -101,6 +107,7 @@ def test_before_anything_was_dropped_all_text_is_new() -> None:
 @pytest.fixture
 def spare(monkeypatch: pytest.MonkeyPatch) -> int:
     monkeypatch.setattr(budgets, "SPARE", 8)
+    monkeypatch.setattr(Pot, "attend", budgets._attend)
     Budgeted.hidden.clear()
     return 8
 
@@ -116,7 +123,7 @@ def live(across: str, evidence: Evidence) -> torch.Tensor:
 
 
 def test_even_budgets_are_the_default(spare: int) -> None:
-    evidence = replace(seen(), opening=0, recent=0)
+    evidence = seen()
     wanted = torch.zeros(1, 2, 64, dtype=torch.bool).scatter(-1, Candidate().select(evidence, 16), True)
     assert torch.equal(live("none", evidence), wanted)
 
@@ -138,9 +145,9 @@ def test_heads_share_a_layers_budget_and_layers_share_all(spare: int) -> None:
 
 def test_hidden_slots_are_not_seen(spare: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(registry(), "budgeted", Budgeted)
-    monkeypatch.setattr(Pot, "attend", budgets._attend)
+    monkeypatch.setattr(budgets.dispatch, "KERNELS", True)
     model = HFModel(build("llama-3.1"))
-    model.obstacle = "a test"
+    budgets.allow(Engine("small", "plain", model, ByteTokenizer()))
     recipe = Recipe.named("budgeted", capacity=72, keep=40, catalyst="and so?", across="heads")
     reader = recipe.reader(model, ByteTokenizer())
     reader.read("The quick brown fox jumps over the lazy dog. " * 6)

@@ -2,8 +2,8 @@
 
 Both sides are turned alike in blocks of columns, which leaves the product as it is and spreads values that
 stand out. Then every token's input, and every row of a weight, is rounded by a scale of its own, in buffers
-that are used again. Sums have 32 bits; but without VNNI a processor first adds products in pairs of 16 bits,
-which hold those of a weight of 7 bits. `slowly` is the obvious twin.
+that are used again. Sums have 32 bits; but without VNNI products are first added in pairs of 16 bits, which
+hold 7 bits of a weight. `slowly` is the obvious twin.
 """
 
 import os
@@ -38,7 +38,7 @@ def weight_limit() -> int:
         return 0
     most = torch.full((64, 64), LARGEST, dtype=torch.int8, device="cpu")
     most[::2].neg_()
-    sums = {limit: torch._int_mm(most, torch.full_like(most, limit)).abs() for limit in (LARGEST, NARROW)}
+    sums = {limit: torch._int_mm(most, torch.full_like(most, limit).T).abs() for limit in (LARGEST, NARROW)}
     return max((limit for limit in sums if bool((sums[limit] == 64 * LARGEST * limit).all())), default=0)
 
 
@@ -48,14 +48,13 @@ def inputs(x: Tensor) -> Rounded:
 
 
 def product(x: Rounded, weight: Blocks, role: str = "") -> Tensor:
-    """The product [n, out] of rounded inputs with a weight, which is rounded here.
-
-    With a role it is in the buffer of that role, and valid until the next such product.
-    """
-    into, shape = buffer("weight", torch.int8, *weight.shape), (len(x[0]), weight.shape[0])
-    whole, scales = _rounded(lambda *part: scratched(weight.span(*part)), into, weight_limit())
+    """The product [n, out] of rounded inputs and a weight; with a role, in its buffer until the next one."""
+    count, width = weight.shape
+    shape = len(x[0]), max(2, count)  # without VNNI a weight of one row may overflow in oneDNN
+    into = buffer("weight", torch.int8, shape[1], width)
+    _, scales = _rounded(lambda *part: scratched(weight.span(*part)), into[:count], weight_limit())
     sums = buffer(role, torch.int32, *shape) if role else torch.empty(shape, dtype=torch.int32, device="cpu")
-    torch._int_mm(x[0], whole.T, out=sums)  # private: torch has no public product of 8 bits
+    sums = torch._int_mm(x[0], into.T, out=sums)[:, :count]  # private: torch has no public one of 8 bits
     return sums.view(torch.float32).copy_(sums).mul_(x[1]).mul_(scales.T)  # floats where the sums were
 
 

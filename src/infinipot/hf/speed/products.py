@@ -29,7 +29,7 @@ def has_bfloat16() -> bool:
     """Say whether this processor multiplies bfloat16 itself: asked before any such product is made."""
     if os.environ.get(ABSENT) or not has_onednn():
         return False
-    # private: torch has no public word for it in all the versions we take; oneDNN may be told not to use it
+    # private: torch has no public word for it in all the versions we take; limited to AVX2, oneDNN has none
     there = torch.cpu._is_avx512_bf16_supported() or torch.cpu._is_amx_tile_supported()
     return bool(there and torch.ops.mkldnn._is_mkldnn_bf16_supported())
 

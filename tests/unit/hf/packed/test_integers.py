@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+import os
+import platform
+import subprocess
+import sys
+
 import pytest
 import torch
 from torch import nn
@@ -39,7 +44,9 @@ def error(found: torch.Tensor, wanted: torch.Tensor) -> float:
 
 
 @pytest.mark.parametrize("kind", [3, 8, 12, 14], ids=lambda kind: ggml.UNPACK[kind])
-@pytest.mark.parametrize(("tokens", "rows", "width"), [(65, 96, 256), (300, 700, 768), (1, 3, 256)])
+@pytest.mark.parametrize(
+    ("tokens", "rows", "width"), [(65, 96, 256), (300, 700, 768), (1, 3, 256), (70, 1, 256)]
+)
 def test_products_are_those_of_the_slow_twin(kind: int, tokens: int, rows: int, width: int) -> None:
     weight, x = packed(torch.randn(rows, width), kind), torch.randn(tokens, width)
     found = integers.product(integers.inputs(x), weight)
@@ -141,3 +148,25 @@ def test_attention_modules_are_told_to_multiply_in_bfloat16() -> None:
     assert attention.mixed
     assert not hasattr(small, "mixed")
     assert not hasattr(other, "mixed")
+
+
+LIMITED = """
+import torch
+from infinipot.hf.packed import integers
+from infinipot.hf.speed.products import has_bfloat16
+assert integers.weight_limit() == integers.NARROW, integers.weight_limit()
+for rows, width in ((64, 1536), (700, 8960), (2, 64)):
+    x = torch.where(torch.rand(70, width) < 0.5, -127, 127).to(torch.int8)
+    for sign in (1, -1):
+        whole = torch.full((rows, width), sign * integers.NARROW, dtype=torch.int8)
+        assert torch.equal(torch._int_mm(x, whole.T).long(), x.long() @ whole.T.long())
+assert not has_bfloat16()
+"""
+
+
+def test_a_processor_without_vnni_multiplies_exactly() -> None:
+    if platform.machine().lower() not in ("x86_64", "amd64"):
+        pytest.skip("needs an x86 processor")
+    hidden = {"ONEDNN_MAX_CPU_ISA": "AVX2", "ATEN_CPU_CAPABILITY": "avx2"}
+    environment = {name: value for name, value in os.environ.items() if name != integers.ABSENT}
+    subprocess.run([sys.executable, "-c", LIMITED], env={**environment, **hidden}, check=True)
