@@ -47,6 +47,10 @@ ENDS = {
     " tail=distil": "All that distil leave half of a text's end (`--tail distil`).",
 }
 OTHERS = ("truncated", "whole", "window")
+EXTENDED = """\
+Self-Extend stretches a window: LLaMA-3's has 8K tokens, ours 32K, which all but a few of these texts fit, so
+it has little to give here. Its rows are those that the time allowed, no random part.
+"""
 STEPS = "StreamingLLM and H2O: ours drop 256 entries at a time."
 OURS = "infinipot 4096{tail} by-task"
 TABLE_1 = {
@@ -129,7 +133,7 @@ def _noise(grids: Path) -> dict[str, Series]:
 def _longbench(ours: Ours) -> Iterator[str]:
     """Yield Table 1: averages of both of the paper's models, then task by task."""
     told = {label: numbers for label, numbers in PAPER["table1"].items() if label in TABLE_1}
-    yield from against("LLaMA-3, 4K", "InfiniPot-4K", told, ours.series(TABLE_1))
+    yield from against("LLaMA-3, 4K", "InfiniPot-4K", told, ours.series(TABLE_1), EXTENDED)
     less = {label: numbers for label, numbers in PAPER["table1_llama2"].items() if label in LLAMA_2}
     yield from against("LLaMA-2, 2K; ours 4K", "InfiniPot-2K", less, ours.series(LLAMA_2), STEPS)
     yield from by_task(told, ours.series(TABLE_1))

@@ -230,6 +230,8 @@ def _chunks(says: partial[None]) -> None:
     pairs = document("bits-chunks-qwen-avx2.json")
     alike = pairs["same_likeliest_token"], pairs["slots_in_common_after_all_cycles"]
     shares = [100 * one for one in (alike[0], *pairs["next_token_right"], alike[1])]
+    slots = 100 * alike[1], pairs["tokens"]
+    partial(says.func, "docs/footguns.md")("{:.1f}% after {:,} in 8 bits without VNNI", *slots)
     words = "the same text): {:.1f}%, {:.4f} nats, {:.2f}% and {:.2f}%, and {:.1f}% of the slots."
     says(words, shares[0], pairs["divergence_mean_nats"], *shares[1:], holds=pairs["text"] == chunks["text"])
     says("smollm2.json): {:.1f}% the same token)", 100 * narrow["same_likeliest_token"])
