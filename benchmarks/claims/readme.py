@@ -81,11 +81,8 @@ def claimed(says: Says) -> None:
         document(f"bench-cpu-{kind}-qwen.json")["side_by_side"]["reading"]["infinipot"]["tokens_s"]
         for kind in ("packed", "integers")
     ]
-    says(
-        PAGE,
-        "it read {:.0f} tokens a second on two CPU cores with AVX2 (AVX-512 switched off), {:.0f} on two with",
-        *reading,
-    )
+    words = "it read {:.0f} tokens a second on two CPU cores with AVX2 (AVX-512 switched off), {:.0f} on two"
+    says(PAGE, f"{words} with", *reading)
 
 
 def _longbench(says: partial[None]) -> None:
