@@ -5,6 +5,7 @@ One policy whose settings are the ways; with none of them set it keeps what the 
 
 from __future__ import annotations
 
+from collections import deque
 from dataclasses import dataclass
 from typing import ClassVar, Literal
 
@@ -16,6 +17,8 @@ from infinipot.core.evidence import Evidence, Need
 from infinipot.core.scores import pool
 from infinipot.policies.base import ScoredPolicy
 from infinipot.policies.registry import registry
+
+FROZEN = 1e4  # nats that no token has
 
 
 @dataclass(frozen=True)
@@ -29,6 +32,8 @@ class Candidate(ScoredPolicy):
     join           split: alpha of the budget by novelty; sum: one ranking by both, in standard deviations
     share          how text that was read since the last distillation shares the budget with older slots:
                    all, as one ranking has it; nats, in the ratio of summed novelty: dull text gets little
+    frozen         with join sum: a slot keeps the score by which it was chosen first; it lies where its
+                   novelty was, above FROZEN
     """
 
     paper: ClassVar[str] = "none: candidates"
@@ -43,6 +48,8 @@ class Candidate(ScoredPolicy):
     heads: Literal["", "mean", "max"] = ""
     join: Literal["split", "sum"] = "split"
     share: Literal["all", "nats"] = "all"
+    frozen: bool = False
+    born: ClassVar[deque[Tensor]] = deque()  # scores of the slots that were just chosen, layer by layer
 
     @property
     def needs(self) -> frozenset[Need]:
@@ -53,15 +60,30 @@ class Candidate(ScoredPolicy):
         """Score slots as the settings say."""
         assert evidence.catalyst is not None
         novel, asked = self._novelty(evidence), self._attention(evidence.catalyst)
+        if self.frozen:
+            old, asked = evidence.novelty >= FROZEN / 2, asked.clamp(min=1e-9).log()
+            both = (_standard(one, ~old) for one in (asked, evidence.novelty))
+            return torch.where(old, evidence.novelty - FROZEN, sum(both) / 2)
         if self.join == "sum":
-            return (1 - self.novelty) * _standard(asked.clamp(min=1e-9).log()) + self.novelty * _standard(
-                novel
-            )
+            every = torch.ones_like(asked, dtype=torch.bool)
+            both = _standard(asked.clamp(min=1e-9).log(), every), _standard(novel, every)
+            return (1 - self.novelty) * both[0] + self.novelty * both[1]
         if self.share == "nats":
             return self._shared(evidence, novel, asked, budget)
         count = max(0, min(round(self.novelty * budget), budget - evidence.opening - evidence.recent))
         first = novel.masked_fill(evidence.protected, -torch.inf).topk(count, dim=-1).indices
         return asked.scatter(-1, first, torch.inf)
+
+    def select(self, evidence: Evidence, budget: int) -> Tensor:
+        """Keep the best; what is frozen goes with its slot."""
+        slots = super().select(evidence, budget)
+        if self.frozen:
+            self.born.extend(self.score(evidence, budget).gather(-1, slots).chunk(len(slots)))
+        return slots
+
+    def aged(self, novelty: Tensor) -> Tensor:
+        """Put a slot's score where its novelty was."""
+        return self.born.popleft() + FROZEN if self.frozen else novelty
 
     def _shared(self, evidence: Evidence, novel: Tensor, asked: Tensor, budget: int) -> Tensor:
         """Choose as above from either side alone, as many as its share; no sizes depend on the shares."""
@@ -93,13 +115,16 @@ class Candidate(ScoredPolicy):
         return one.expand_as(asked).contiguous()
 
 
+def _standard(score: Tensor, among: Tensor) -> Tensor:
+    """Scores in standard deviations of those slots among which they are counted."""
+    count = among.sum(-1, keepdim=True).clamp(min=1)
+    off = score - (score * among).sum(-1, keepdim=True) / count
+    return off / ((off * off * among).sum(-1, keepdim=True) / count).sqrt().clamp(min=1e-6)
+
+
 def _ranks(score: Tensor) -> Tensor:
     """The place of each slot by its score, the best one's being 0."""
     return score.argsort(-1, descending=True).argsort(-1)
-
-
-def _standard(score: Tensor) -> Tensor:
-    return (score - score.mean(-1, keepdim=True)) / score.std(-1, keepdim=True).clamp(min=1e-6)
 
 
 def register() -> None:

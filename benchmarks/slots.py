@@ -59,6 +59,8 @@ CANDIDATES: dict[str, dict[str, Any]] = {
     "budgets of heads": {"across": "heads"},
     "budgets of layers": {"across": "layers"},
     "even budgets": {"across": "none"},
+    "frozen": {"join": "sum", "frozen": True},
+    "frozen, catalyst facts": {"join": "sum", "frozen": True, "catalyst": FACTS},
 }
 LONGBENCH = "narrativeqa,qasper,multifieldqa_en,hotpotqa,2wikimqa,musique,trec,triviaqa,passage_retrieval_en"
 
@@ -148,6 +150,9 @@ def options() -> argparse.ArgumentParser:
     parser.add_argument("--part", choices=("tune", "report"), required=True)
     parser.add_argument("--sets", default="essays,facts,longbench")
     parser.add_argument("--only", default="", help="candidates by name, semicolons between; all where empty")
+    parser.add_argument(
+        "--maximum", action="store_true", help="over query heads, not their mean, in all cells"
+    )
     parser.add_argument("--capacity", type=int, default=4096)
     parser.add_argument("--lengths", default="4k,8k,16k,32k,64k", help="of essays")
     parser.add_argument("--depths", default="0.1,0.5,0.9", help="of the key in essays")
@@ -171,8 +176,8 @@ def main() -> None:
     budgets.register()
     ends = time.monotonic() + 60 * args.minutes
     engine = open_engine(args.model, args.device, args.dtype)
-    if any("across" in CANDIDATES[name] for name in named(args.only)):
-        budgets.allow(engine)
+    if args.maximum or any("across" in CANDIDATES[name] for name in named(args.only)):
+        budgets.allow(engine, args.maximum)
     for name in args.sets.split(","):
         run(name, engine, args, ends)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -14,6 +15,7 @@ from candidates import Candidate
 from families import build
 from infinipot.core.evidence import Evidence
 from infinipot.core.pot import Pot
+from infinipot.core.scores import received
 from infinipot.engine import Engine
 from infinipot.hf.model import HFModel
 from infinipot.policies.infinipot import InfiniPot
@@ -160,3 +162,31 @@ def test_hidden_slots_are_not_seen(spare: int, monkeypatch: pytest.MonkeyPatch) 
                 held[:, :, : layer.fill] += noise * gone[..., None]
         said.append(reader.session.fork().write([5, 7]))
     assert torch.equal(*said)
+
+
+def test_a_frozen_score_stays_what_it_was() -> None:
+    policy, first = Candidate(join="sum", frozen=True), replace(seen(), opening=0, recent=0)
+    slots = policy.select(first, 24)
+    scores = policy.score(first, 24).gather(-1, slots)
+    held = policy.aged(first.novelty.gather(-1, slots))
+    assert not policy.born
+    chance = torch.Generator().manual_seed(3)
+    novelty, catalyst = torch.rand(2, 1, 2, 40, generator=chance)
+    later = Evidence(
+        0, torch.arange(40).expand(1, 2, 40), torch.cat((held, 9 * novelty[..., 24:]), -1), catalyst
+    )
+    again = policy.score(later, 24)
+    torch.testing.assert_close(again[..., :24], scores, atol=2e-3, rtol=0)
+    new = policy.score(replace(later, novelty=9 * novelty[..., 24:], catalyst=catalyst[..., 24:]), 24)
+    inner = slice(28, 40)  # beside the old ones attention is pooled with theirs
+    assert torch.corrcoef(torch.stack((again[0, 0, inner], new[0, 0, 4:])))[0, 1] > 0.95
+    policy.select(later, 24)
+    policy.born.clear()
+
+
+def test_the_maximum_over_a_groups_query_heads() -> None:
+    queries, keys = torch.randn(1, 6, 5, 8), torch.randn(1, 2, 12, 8)
+    found = budgets.by_maximum(queries, keys, 0.3)
+    for head in range(2):
+        each = [received(queries[:, [3 * head + one]], keys[:, [head]], 0.3) for one in range(3)]
+        torch.testing.assert_close(found[:, head], torch.cat(each, 1).amax(1))
