@@ -17,12 +17,12 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from infinipot.core import attention, pot_layer
+from infinipot.core import attention
 from infinipot.core.cuda import dispatch
 from infinipot.core.evidence import Evidence, Need
 from infinipot.core.pot import Pot
 from infinipot.core.pot_layer import PotLayer
-from infinipot.core.scores import pool, received
+from infinipot.core.scores import pool
 from infinipot.engine import Engine
 from infinipot.policies.base import Policy
 from infinipot.policies.registry import registry
@@ -104,21 +104,9 @@ def register() -> None:
     registry()["budgeted"] = Budgeted
 
 
-def by_maximum(queries: Tensor, keys: Tensor, scale: float, softcap: float | None = None) -> Tensor:
-    """As `scores.received`, but the most that any query head of a group gives, not the mean."""
-    batch, heads, slots = len(keys), keys.shape[1], keys.shape[2]
-    each = received(queries, keys.repeat_interleave(queries.shape[1] // heads, dim=1), scale, softcap)
-    return each.view(batch, heads, -1, slots).amax(2)
-
-
-def allow(engine: Engine, maximum: bool = False) -> None:
-    """Let this process hide slots, in the engine's one plain path: no kernel of ours, nothing captured.
-
-    With `maximum` every score of it is by the maximum over a group's query heads.
-    """
-    if maximum:
-        pot_layer.received = by_maximum  # type: ignore[attr-defined]
+def allow(engine: Engine) -> None:
+    """Let this process hide slots, in the engine's one plain path: no kernel of ours, nothing captured."""
     dispatch.KERNELS = False
-    Pot.attend = _attend  # type: ignore[method-assign]
+    Pot.attend = _attend  # type: ignore[method-assign]  # for the whole process: no recipe has its own pot
     engine.model.obstacle = "hidden slots are read in a plain path"
     engine.model.layers = engine.model.steps = None

@@ -6,19 +6,22 @@ One policy whose settings are the ways; with none of them set it keeps what the 
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar, Literal
 
 import torch
 from torch import Tensor
 
+from infinipot.core import pot_layer
+from infinipot.core.attention import LogitSpec
 from infinipot.core.config import Pooling
 from infinipot.core.evidence import Evidence, Need
-from infinipot.core.scores import pool
+from infinipot.core.scores import pool, received
 from infinipot.policies.base import ScoredPolicy
 from infinipot.policies.registry import registry
 
-FROZEN = 1e4  # nats that no token has
+FROZEN = 1e4  # is added to a frozen score: no token is as novel
 
 
 @dataclass(frozen=True)
@@ -29,11 +32,10 @@ class Candidate(ScoredPolicy):
     cap            no token is more novel than this many nats: one strange word is not worth a whole sentence
     ages           the oldest slots count this much more, the latest as they are
     heads          all heads of a layer share the mean or the maximum of their attention
-    join           split: alpha of the budget by novelty; sum: one ranking by both, in standard deviations
+    join           split: alpha of the budget by novelty; sum: one ranking by both, in standard deviations;
+                   frozen: so, and a slot keeps the score by which it was chosen first, where its novelty was
     share          how text that was read since the last distillation shares the budget with older slots:
                    all, as one ranking has it; nats, in the ratio of summed novelty: dull text gets little
-    frozen         with join sum: a slot keeps the score by which it was chosen first; it lies where its
-                   novelty was, above FROZEN
     """
 
     paper: ClassVar[str] = "none: candidates"
@@ -46,9 +48,8 @@ class Candidate(ScoredPolicy):
     cap: float = 0.0
     ages: float = 0.0
     heads: Literal["", "mean", "max"] = ""
-    join: Literal["split", "sum"] = "split"
+    join: Literal["split", "sum", "frozen"] = "split"
     share: Literal["all", "nats"] = "all"
-    frozen: bool = False
     born: ClassVar[deque[Tensor]] = deque()  # scores of the slots that were just chosen, layer by layer
 
     @property
@@ -60,14 +61,11 @@ class Candidate(ScoredPolicy):
         """Score slots as the settings say."""
         assert evidence.catalyst is not None
         novel, asked = self._novelty(evidence), self._attention(evidence.catalyst)
-        if self.frozen:
-            old, asked = evidence.novelty >= FROZEN / 2, asked.clamp(min=1e-9).log()
-            both = (_standard(one, ~old) for one in (asked, evidence.novelty))
-            return torch.where(old, evidence.novelty - FROZEN, sum(both) / 2)
-        if self.join == "sum":
-            every = torch.ones_like(asked, dtype=torch.bool)
-            both = _standard(asked.clamp(min=1e-9).log(), every), _standard(novel, every)
-            return (1 - self.novelty) * both[0] + self.novelty * both[1]
+        if self.join != "split":
+            old = evidence.novelty >= FROZEN / 2  # none, where nothing is frozen
+            both = _standard(asked.clamp(min=1e-9).log(), ~old), _standard(novel, ~old)
+            made = (1 - self.novelty) * both[0] + self.novelty * both[1]
+            return torch.where(old, evidence.novelty - FROZEN, made)
         if self.share == "nats":
             return self._shared(evidence, novel, asked, budget)
         count = max(0, min(round(self.novelty * budget), budget - evidence.opening - evidence.recent))
@@ -77,13 +75,13 @@ class Candidate(ScoredPolicy):
     def select(self, evidence: Evidence, budget: int) -> Tensor:
         """Keep the best; what is frozen goes with its slot."""
         slots = super().select(evidence, budget)
-        if self.frozen:
+        if self.join == "frozen":
             self.born.extend(self.score(evidence, budget).gather(-1, slots).chunk(len(slots)))
         return slots
 
     def aged(self, novelty: Tensor) -> Tensor:
         """Put a slot's score where its novelty was."""
-        return self.born.popleft() + FROZEN if self.frozen else novelty
+        return self.born.popleft() + FROZEN if self.join == "frozen" else novelty
 
     def _shared(self, evidence: Evidence, novel: Tensor, asked: Tensor, budget: int) -> Tensor:
         """Choose as above from either side alone, as many as its share; no sizes depend on the shares."""
@@ -125,6 +123,18 @@ def _standard(score: Tensor, among: Tensor) -> Tensor:
 def _ranks(score: Tensor) -> Tensor:
     """The place of each slot by its score, the best one's being 0."""
     return score.argsort(-1, descending=True).argsort(-1)
+
+
+def by_maximum(queries: Tensor, keys: Tensor, spec: LogitSpec, _sums: Sequence[Tensor] = ()) -> Tensor:
+    """What a slot receives: the most that any query head of a group gives, not the mean."""
+    batch, heads, slots = len(keys), keys.shape[1], keys.shape[2]
+    alone = keys.repeat_interleave(queries.shape[1] // heads, dim=1)
+    return received(queries, alone, spec.scale, spec.softcap).view(batch, heads, -1, slots).amax(2)
+
+
+def take_maximum() -> None:
+    """Let every catalyst's score of this process be by the maximum."""
+    pot_layer._received = by_maximum  # for the whole process: a layer has no option for it
 
 
 def register() -> None:

@@ -59,8 +59,8 @@ CANDIDATES: dict[str, dict[str, Any]] = {
     "budgets of heads": {"across": "heads"},
     "budgets of layers": {"across": "layers"},
     "even budgets": {"across": "none"},
-    "frozen": {"join": "sum", "frozen": True},
-    "frozen, catalyst facts": {"join": "sum", "frozen": True, "catalyst": FACTS},
+    "frozen": {"join": "frozen"},
+    "frozen, catalyst facts": {"join": "frozen", "catalyst": FACTS},
 }
 LONGBENCH = "narrativeqa,qasper,multifieldqa_en,hotpotqa,2wikimqa,musique,trec,triviaqa,passage_retrieval_en"
 
@@ -176,8 +176,10 @@ def main() -> None:
     budgets.register()
     ends = time.monotonic() + 60 * args.minutes
     engine = open_engine(args.model, args.device, args.dtype)
-    if args.maximum or any("across" in CANDIDATES[name] for name in named(args.only)):
-        budgets.allow(engine, args.maximum)
+    if args.maximum:
+        candidates.take_maximum()
+    if any("across" in CANDIDATES[name] for name in named(args.only)):
+        budgets.allow(engine)
     for name in args.sets.split(","):
         run(name, engine, args, ends)
 

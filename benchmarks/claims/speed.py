@@ -22,6 +22,9 @@ def claimed(says: Says) -> None:
     _needs(partial(says, "docs/models.md"))
     _start(partial(says, "docs/models.md"))
     _packed(partial(says, "docs/models.md"))
+    pairs = document("bits-chunks-qwen-avx2.json")
+    slots = 100 * pairs["slots_in_common_after_all_cycles"], pairs["tokens"]
+    says("docs/footguns.md", "{:.1f}% after {:,} in 8 bits without VNNI", *slots)
     _busy(partial(says, "docs/models.md"))
     _eight_bits(partial(says, "docs/adr/0022-pots-of-8-bits.md"))
 
@@ -230,8 +233,6 @@ def _chunks(says: partial[None]) -> None:
     pairs = document("bits-chunks-qwen-avx2.json")
     alike = pairs["same_likeliest_token"], pairs["slots_in_common_after_all_cycles"]
     shares = [100 * one for one in (alike[0], *pairs["next_token_right"], alike[1])]
-    slots = 100 * alike[1], pairs["tokens"]
-    partial(says.func, "docs/footguns.md")("{:.1f}% after {:,} in 8 bits without VNNI", *slots)
     words = "the same text): {:.1f}%, {:.4f} nats, {:.2f}% and {:.2f}%, and {:.1f}% of the slots."
     says(words, shares[0], pairs["divergence_mean_nats"], *shares[1:], holds=pairs["text"] == chunks["text"])
     says("smollm2.json): {:.1f}% the same token)", 100 * narrow["same_likeliest_token"])

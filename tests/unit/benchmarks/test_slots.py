@@ -11,10 +11,13 @@ import torch
 import budgets
 import slots
 from budgets import Budgeted
-from candidates import Candidate
+from candidates import Candidate, by_maximum, take_maximum
 from families import build
+from infinipot.core import pot_layer
+from infinipot.core.attention import LogitSpec
 from infinipot.core.evidence import Evidence
 from infinipot.core.pot import Pot
+from infinipot.core.rope import Rotation
 from infinipot.core.scores import received
 from infinipot.engine import Engine
 from infinipot.hf.model import HFModel
@@ -116,7 +119,7 @@ def spare(monkeypatch: pytest.MonkeyPatch) -> int:
 
 def live(across: str, evidence: Evidence) -> torch.Tensor:
     """The slots [B, H, S] that are not hidden after a choice of 24."""
-    policy = Budgeted(across=across)  # type: ignore[arg-type]
+    policy = Budgeted(across=across)  # type: ignore[arg-type]  # one of its words
     slots = policy.select(evidence, 24)
     marked = [policy.aged(one.float()) for one in slots.chunk(len(slots))]
     assert not policy.hidden
@@ -165,7 +168,7 @@ def test_hidden_slots_are_not_seen(spare: int, monkeypatch: pytest.MonkeyPatch) 
 
 
 def test_a_frozen_score_stays_what_it_was() -> None:
-    policy, first = Candidate(join="sum", frozen=True), replace(seen(), opening=0, recent=0)
+    policy, first = Candidate(join="frozen"), replace(seen(), opening=0, recent=0)
     slots = policy.select(first, 24)
     scores = policy.score(first, 24).gather(-1, slots)
     held = policy.aged(first.novelty.gather(-1, slots))
@@ -184,9 +187,15 @@ def test_a_frozen_score_stays_what_it_was() -> None:
     policy.born.clear()
 
 
-def test_the_maximum_over_a_groups_query_heads() -> None:
-    queries, keys = torch.randn(1, 6, 5, 8), torch.randn(1, 2, 12, 8)
-    found = budgets.by_maximum(queries, keys, 0.3)
+def test_the_maximum_over_a_groups_query_heads(monkeypatch: pytest.MonkeyPatch) -> None:
+    queries, keys, spec = torch.randn(1, 6, 5, 8), torch.randn(1, 2, 12, 8), LogitSpec(0.3)
+    found = by_maximum(queries, keys, spec)
     for head in range(2):
         each = [received(queries[:, [3 * head + one]], keys[:, [head]], 0.3) for one in range(3)]
         torch.testing.assert_close(found[:, head], torch.cat(each, 1).amax(1))
+    monkeypatch.setattr(pot_layer, "_received", pot_layer._received)  # is put back
+    take_maximum()
+    layer = pot_layer.PotLayer(16, 8, Rotation(torch.ones(4), 16))
+    layer.observe(queries, keys, spec, {"catalyst"}, 1, 5)
+    assert layer.catalyst is not None
+    torch.testing.assert_close(layer.catalyst, found[..., :-5])

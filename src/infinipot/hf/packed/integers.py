@@ -33,7 +33,7 @@ def has_int8() -> bool:
 @cache
 def weight_limit() -> int:
     """Return the largest whole number that a weight may be rounded to, so that no sum overflows; 0: none."""
-    there = torch.backends.mkldnn.is_available()  # type: ignore[no-untyped-call]
+    there = torch.backends.mkldnn.is_available()  # type: ignore[no-untyped-call]  # torch has no types here
     if not there or torch.backends.cpu.get_cpu_capability() not in ("AVX2", "AVX512"):
         return 0
     most = torch.full((64, 64), LARGEST, dtype=torch.int8, device="cpu")
