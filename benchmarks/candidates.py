@@ -8,9 +8,10 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import ClassVar, Literal
+from typing import Any, ClassVar, Literal
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
 from infinipot.core import pot_layer
@@ -20,7 +21,11 @@ from infinipot.core.evidence import Evidence, Need
 from infinipot.core.scores import pool, received
 from infinipot.policies.base import ScoredPolicy
 from infinipot.policies.registry import registry
+from infinipot.reading.session import PotSession
+from infinipot.text.tokenizer import Tokenizer
 
+PLACES = 1 << 17  # tokens of a text whose sentences are known
+ENDS = (".", "!", "?", "\n", "。")  # what a token that ends a sentence has in it
 FROZEN = 1e4  # is added to a frozen score: no token is as novel
 
 
@@ -34,6 +39,8 @@ class Candidate(ScoredPolicy):
     heads          all heads of a layer share the mean or the maximum of their attention
     join           split: alpha of the budget by novelty; sum: one ranking by both, in standard deviations;
                    frozen: so, and a slot keeps the score by which it was chosen first, where its novelty was
+    sentences      whole: both scores are means over the slots of a sentence instead of neighbouring slots, so
+                   that sentences stay or go; `follow_sentences` must know what is read
     share          how text that was read since the last distillation shares the budget with older slots:
                    all, as one ranking has it; nats, in the ratio of summed novelty: dull text gets little
     """
@@ -50,6 +57,7 @@ class Candidate(ScoredPolicy):
     heads: Literal["", "mean", "max"] = ""
     join: Literal["split", "sum", "frozen"] = "split"
     share: Literal["all", "nats"] = "all"
+    sentences: Literal["", "whole"] = ""
     born: ClassVar[deque[Tensor]] = deque()  # scores of the slots that were just chosen, layer by layer
 
     @property
@@ -60,7 +68,7 @@ class Candidate(ScoredPolicy):
     def score(self, evidence: Evidence, budget: int) -> Tensor:
         """Score slots as the settings say."""
         assert evidence.catalyst is not None
-        novel, asked = self._novelty(evidence), self._attention(evidence.catalyst)
+        novel, asked = self._novelty(evidence), self._attention(evidence)
         if self.join != "split":
             old = evidence.novelty >= FROZEN / 2  # none, where nothing is frozen
             both = _standard(asked.clamp(min=1e-9).log(), ~old), _standard(novel, ~old)
@@ -100,17 +108,53 @@ class Candidate(ScoredPolicy):
 
     def _novelty(self, evidence: Evidence) -> Tensor:
         novel = evidence.novelty.clamp(max=self.cap) if self.cap else evidence.novelty
-        novel = pool(novel, self.novelty_pool, self.novelty_pooling)
+        novel = self._pooled(novel, evidence.source, self.novelty_pool, self.novelty_pooling)
         last = evidence.source.amax(-1, keepdim=True).clamp(min=1)
         return novel * (1 + self.ages * (1 - evidence.source / last)) if self.ages else novel
 
-    def _attention(self, catalyst: Tensor) -> Tensor:
-        asked = pool(catalyst, self.pool, self.pooling)
+    def _attention(self, evidence: Evidence) -> Tensor:
+        assert evidence.catalyst is not None
+        asked = self._pooled(evidence.catalyst, evidence.source, self.pool, self.pooling)
         if not self.heads:
             return asked
         shares = asked / asked.sum(-1, keepdim=True).clamp(min=1e-9)
         one = shares.amax(-2, keepdim=True) if self.heads == "max" else shares.mean(-2, keepdim=True)
         return one.expand_as(asked).contiguous()
+
+    def _pooled(self, score: Tensor, source: Tensor, width: int, how: Pooling) -> Tensor:
+        return _by_sentence(score, Sentences.of[source]) if self.sentences else pool(score, width, how)
+
+
+class Sentences:
+    """Which sentence each place of the text belongs to that this process reads."""
+
+    of, ended = torch.zeros(0, dtype=torch.long), False  # and whether the last token ended one
+
+
+def follow_sentences(tokenizer: Tokenizer, vocabulary: int, device: torch.device) -> None:
+    """From now on, number the sentences of whatever a session of this process reads."""
+    told = (tokenizer.decode([token]) for token in range(vocabulary))
+    ending = torch.tensor([any(end in one for end in ENDS) for one in told])
+    Sentences.of, write = torch.zeros(PLACES, dtype=torch.long, device=device), PotSession.write
+
+    def followed(self: PotSession, tokens: list[int], *args: Any, **named: Any) -> Tensor:
+        if tokens:
+            first, ends = self.pot.pot_layers[0].tokens, ending[tokens].long()
+            before = int(Sentences.of[first - 1]) + int(Sentences.ended) if first else 0
+            numbers = before + ends.cumsum(0) - ends
+            Sentences.of[first : first + len(tokens)] = numbers.to(device)
+            Sentences.ended = bool(ends[-1])
+        return write(self, tokens, *args, **named)
+
+    PotSession.write = followed  # type: ignore[method-assign]  # for the whole process: places are not words
+
+
+def _by_sentence(score: Tensor, number: Tensor) -> Tensor:
+    """The mean of each sentence's slots, at each of them; slots lie in the order of the text."""
+    place = F.pad((number[..., 1:] != number[..., :-1]).cumsum(-1), (1, 0))
+    sums = torch.zeros_like(score).scatter_add(-1, place, score)
+    count = torch.zeros_like(score).scatter_add(-1, place, torch.ones_like(score))
+    return (sums / count.clamp(min=1)).gather(-1, place)
 
 
 def _standard(score: Tensor, among: Tensor) -> Tensor:

@@ -61,6 +61,8 @@ CANDIDATES: dict[str, dict[str, Any]] = {
     "even budgets": {"across": "none"},
     "frozen": {"join": "frozen"},
     "frozen, catalyst facts": {"join": "frozen", "catalyst": FACTS},
+    "sentences": {"sentences": "whole"},
+    "sentences, catalyst facts": {"sentences": "whole", "catalyst": FACTS},
 }
 LONGBENCH = "narrativeqa,qasper,multifieldqa_en,hotpotqa,2wikimqa,musique,trec,triviaqa,passage_retrieval_en"
 
@@ -178,6 +180,8 @@ def main() -> None:
     engine = open_engine(args.model, args.device, args.dtype)
     if args.maximum:
         candidates.take_maximum()
+    if any("sentences" in CANDIDATES[name] for name in named(args.only)):
+        candidates.follow_sentences(engine.tokenizer, engine.model.vocabulary, engine.model.device)
     if any("across" in CANDIDATES[name] for name in named(args.only)):
         budgets.allow(engine)
     for name in args.sets.split(","):

@@ -11,7 +11,7 @@ import torch
 import budgets
 import slots
 from budgets import Budgeted
-from candidates import Candidate, by_maximum, take_maximum
+from candidates import Candidate, Sentences, by_maximum, follow_sentences, take_maximum
 from families import build
 from infinipot.core import pot_layer
 from infinipot.core.attention import LogitSpec
@@ -23,6 +23,7 @@ from infinipot.engine import Engine
 from infinipot.hf.model import HFModel
 from infinipot.policies.infinipot import InfiniPot
 from infinipot.policies.registry import registry
+from infinipot.reading.session import PotSession
 from infinipot.recipes.recipe import Recipe
 from infinipot.testing.model import ToyModel
 from infinipot.testing.tokenizer import ByteTokenizer
@@ -50,7 +51,7 @@ def test_without_settings_a_candidate_is_the_default() -> None:
     assert torch.equal(Candidate().score(seen(), 24), InfiniPot().score(seen(), 24))
 
 
-SET = [one for one in slots.CANDIDATES.values() if set(one) - {"catalyst", "across", "share"}]
+SET = [one for one in slots.CANDIDATES.values() if set(one) - {"catalyst", "across", "share", "sentences"}]
 
 
 @pytest.mark.parametrize("told", SET)
@@ -199,3 +200,29 @@ def test_the_maximum_over_a_groups_query_heads(monkeypatch: pytest.MonkeyPatch) 
     layer.observe(queries, keys, spec, {"catalyst"}, 1, 5)
     assert layer.catalyst is not None
     torch.testing.assert_close(layer.catalyst, found[..., :-5])
+
+
+def test_sentences_stay_or_go_whole(monkeypatch: pytest.MonkeyPatch) -> None:
+    numbers = torch.arange(64) // 8
+    monkeypatch.setattr(Sentences, "of", numbers)
+    evidence = replace(seen(), opening=0, recent=0)
+    kept = Candidate(sentences="whole").select(evidence, 32)
+    assert (numbers[kept].view(2, 4, 8).float().std(-1) == 0).all()  # four whole ones of each head
+    means = evidence.novelty.view(1, 2, 8, 8).mean(-1)
+    best = means.topk(2).indices  # half of the budget is novelty's
+    assert all(set(best[0, head].tolist()) <= set(numbers[kept[0, head]].tolist()) for head in range(2))
+
+
+def test_sentences_of_what_is_read_are_numbered(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("of", "ended"):
+        monkeypatch.setattr(Sentences, name, getattr(Sentences, name))
+    monkeypatch.setattr(PotSession, "write", PotSession.write)  # is put back
+    model, text = ToyModel(), "One. Two is longer! And three" * 20
+    follow_sentences(ByteTokenizer(), model.vocabulary, model.device)
+    reader = Recipe.named("infinipot", capacity=256).reader(model, ByteTokenizer())
+    reader.read(text)
+    ids = ByteTokenizer().encode(text)
+    wanted = [0]
+    for token in ids[:-1]:
+        wanted.append(wanted[-1] + (chr(token) in ".!?"))
+    assert Sentences.of[1 : 1 + len(ids)].tolist() == wanted  # a text begins with a token of the model's
