@@ -1,13 +1,15 @@
-"""Which sentences to read for a question in other words: in how many ways they are judged, and beside what.
+"""Which sentences to read for a question in other words: how they are found, and how judged.
 
     python benchmarks/judging.py --data DIR --out judging --texts paraphrase-tune-128k,statements-128k
 
-DIR is as for `recall.py`; the extra `meaning` must be there. For each question of a text, sentences near in
-meaning and passages by words are judged in two ways, the best of them in six as `infinipot ask` does, and the
-question is answered from what is chosen by either, beside the pot and without it (`ways.py`), and by words.
-OUT/TEXT.jsonl has a line a question: the judgements, which of what was judged is right, and the answers. What
-is better is chosen on `paraphrase-tune-*` and on `statements-*`, forty statements of our own;
-`paraphrase-report-*` is for tables. The same command goes on where it ended.
+DIR is as for `recall.py`; the model of sentences must have been pulled. For each question of a text, passages
+by words and the sentences nearest in meaning are judged in all ways that `reading/judge.py` has, with
+`--beside FOLDER` also those nearest by another model of sentences, and the question is answered from what is
+chosen (`found`, `beside`), and by words. OUT/TEXT.jsonl has a line a question: places, nearness and
+judgements, which of what was judged is right, and the answers; so other weights of judgements can be tried
+on rows. What is better is chosen on `paraphrase-tune-*` and on `statements-*`, forty statements of our own;
+`paraphrase-report-*` is for tables. With `--as-asked` it is asked in one way alone, as `infinipot ask` does.
+The same command goes on where it ended.
 """
 
 from __future__ import annotations
@@ -16,7 +18,9 @@ import argparse
 import json
 import time
 from collections.abc import Callable, Iterator
+from functools import cache
 from itertools import islice
+from math import inf
 from pathlib import Path
 from typing import Any
 
@@ -25,11 +29,13 @@ from infinipot import Recipe
 from infinipot.engine import Engine, open_engine
 from infinipot.errors import ConfigError
 from infinipot.eval.tasks.task import Example, Task, make
+from infinipot.hf.meaning import SentenceModel
 from infinipot.reading import judge, recalled
+from infinipot.recall.archive import Archive
 from infinipot.recall.meaning import nearest
 from infinipot.recall.search import coverage, ranked, taken
 
-SIZES = (48,)  # sentences that are judged
+SIZE = 48  # sentences that are judged
 Signals = dict[str, list[float]]
 
 
@@ -48,23 +54,19 @@ def rows(name: str, engine: Engine, args: argparse.Namespace, done: set[str]) ->
     encode, planted = engine.tokenizer.encode, statements(name, args.data)
     task, asked = questions(name, args.data, lambda text: len(encode(text)))
     asking = ways.Asking(task, engine, args.capacity)
+    beside = SentenceModel(args.beside, engine.model.device) if args.beside else None
 
     def look(one: Example) -> ways.Looked:
         reader, budget = asking.read, asking.read.config.recalled
-        some, signals = judged(reader, one.query)
+        some, signals, guess = judged(reader, one.query, beside)
         chosen = {"words": reader.recall(one.query)}
-        for size in SIZES:
-            near = [at for at, place in enumerate(signals["place"]) if place < size]
-            says = [signals["yes"][at] + signals["examples"][at] for at in near]
-            again = judge.judge_again(reader, one.query, [some[at].text.strip() for at in near], says)
-            for how, sums in (("two", says), ("six", again)):
-                best = [some[near[at]] for at in best_of(sums)]
-                chosen[f"{how}{size}"] = taken(best, [one.query], budget, lambda text: len(encode(text)))
-                signals[f"{how}{size}"] = sums
+        for found in ("found", "beside") if beside else ("found",):
+            best = [some[at] for at in best_of(sums(signals, found))]
+            chosen[found] = taken(best, [one.query], budget, lambda text: len(encode(text)))
         row: dict[str, Any] = {"example": one.id, "coverage": coverage(reader.archive, one.query)}
         row["right"] = [at for at, passage in enumerate(some) if planted[one.query] in passage.text]
-        row |= {key: [round(max(value, -99.0), 2) for value in values] for key, values in signals.items()}
-        return row, {f"{way}.{end}": few for end in ("pot", "alone") for way, few in chosen.items()}
+        row |= {key: [round(value, 3) for value in values] for key, values in signals.items()}
+        return {**row, "guess": guess}, {f"{way}.pot": few for way, few in chosen.items()}
 
     def as_asked(one: Example) -> ways.Looked:
         return asking.as_asked(one, Recipe.named().config.meaning)
@@ -88,26 +90,51 @@ def statements(name: str, data: Path) -> dict[str, str]:
     return {one["question"]: one["statement"] for one in read}
 
 
-def judged(reader: Any, question: str) -> tuple[list[Any], Signals]:
-    """Return what may be read for a question, passages by words and sentences, and what is known of each."""
+def sums(signals: Signals, found: str) -> list[float]:
+    """What `judge.judge_sentences` says of whatever was found so; -inf for the rest."""
+
+    def said(at: int, ways: Any, after: int = 0) -> float:
+        return sum(weight * signals[f"way-{after + number}"][at] for number, (_, weight) in enumerate(ways))
+
+    own = [at for at, place in enumerate(signals[f"{found}-place"]) if place < SIZE]
+    best = sorted(own, key=lambda at: said(at, judge.FIRST), reverse=True)[: judge.BEST]
+    both = {at: said(at, judge.FIRST) + said(at, judge.AGAIN, len(judge.FIRST)) for at in best}
+    return [both.get(at, -inf) for at in range(len(signals["way-0"]))]
+
+
+def judged(reader: Any, question: str, beside: SentenceModel | None) -> tuple[list[Any], Signals, str]:
+    """Return what may be read for a question, what is known of each, and what the model guessed."""
     guess = recalled.said(reader, recalled.LIKELY, question, recalled.SEVERAL)
-    asked, embedder = [question, guess, f"{question} {guess}"], reader.model.meaning
-    near = nearest(reader.archive, embedder, asked, max(SIZES))
+    queries, embedder = [question, guess, f"{question} {guess}"], reader.model.meaning
     words = [*reader.archive.passages(ranked(reader.archive, [question])[: judge.MOST])]
-    some = [*dict.fromkeys([*words, *near])]
-    texts = [passage.text.strip() for passage in some]
-    places = {passage: float(place) for place, passage in enumerate(near)}
-    return some, {
-        "place": [-1.0 if one in words else places[one] for one in some],
-        "yes": judge.judge(reader, question, texts),
-        "examples": judge.judge_by_examples(reader, question, texts),
-    }
+    near = {"found": nearest(reader.archive, embedder, queries, SIZE)}
+    if beside:
+        near["beside"] = nearest(_other(reader.archive), beside, queries, SIZE)
+    known = {(one.start, one.end): one for one in words}
+    for name, few in near.items():
+        near[name] = [known.setdefault((one.start, one.end), one) for one in few]
+    some = [*dict.fromkeys([*words, *(one for few in near.values() for one in few)])]
+    texts, signals = [passage.text.strip() for passage in some], Signals()
+    for name, few in near.items():
+        places = {passage: float(place) for place, passage in enumerate(few)}
+        signals[f"{name}-place"] = [-1.0 if one in words else places.get(one, 99.0) for one in some]
+    for number, (way, _) in enumerate((*judge.FIRST, *judge.AGAIN)):
+        signals[f"way-{number}"] = judge.weighed(reader, question, texts, [(way, 1.0)])
+    return some, signals, guess
+
+
+@cache
+def _other(archive: Archive) -> Archive:
+    """Return an archive of the same text: vectors of one model would be taken for the other's."""
+    made = Archive()
+    made.add("".join(archive.texts()))
+    return made
 
 
 def measure(name: str, engine: Engine, args: argparse.Namespace) -> None:
     """Measure one text, from where an earlier run ended, as long as there is time."""
     if getattr(engine.model, "meaning", None) is None:
-        raise ConfigError("the extra `meaning` is not installed")
+        raise ConfigError("the model of sentences was not pulled")
     ways.measure(name, engine, args, rows)
 
 

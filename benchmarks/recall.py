@@ -187,7 +187,7 @@ def parts(args: argparse.Namespace) -> list[Part]:
     }
     again, more = (("infinipot", "all"),), (("infinipot", "2k", "1024"),)
     every = tuple(cell for way in cells.values() for cell in way)
-    # Words alone against sentences by their meaning, which need the extra `meaning`.
+    # Words alone against sentences by their meaning, which need the model of sentences.
     meant = tuple(
         (way, "1k", "", "general", most) for most in ("0", "24") for way in ("passages", "infinipot")
     )
@@ -500,7 +500,7 @@ def main() -> None:
             break
         try:
             if "meaning" in part.name and engine.model.meaning is None:
-                raise ConfigError("the extra `meaning` is not installed: all cells would be words alone")
+                raise ConfigError("the model of sentences was not pulled: all cells would be words alone")
             told["parts"][part.name] = run(part, engine, args, ends)
         except InfiniPotError as error:
             print(f"{part.name}: {error}", flush=True)

@@ -6,9 +6,10 @@ DIR is as for `recall.py`. A text is SET-HALF-...: a conversation of `locomo` by
 `longbench` (its question answering longer than the pot), `facts` and `essays` (pass keys) by their length and
 which text, or at which depths. Every question is answered by the pot alone (`pure.pot`), and from passages
 chosen by words (`words`), by the model's judgement of the best `JUDGED` by words (`judged`), by the same with
-twice as many read at most (`many`), and, of planted facts and keys, by the extra `meaning` where words find
+twice as many read at most (`many`), and, of planted facts and keys, by meaning where words find
 little (`meant`): each beside the pot as `infinipot ask` has it (`.pot`), and without a pot (`.alone`).
-With `--as-asked` it is answered in one way alone, as `infinipot ask` would on this device (`asked.pot`).
+With `--as-asked` it is answered in one way alone, as `infinipot ask` would on this device (`asked.pot`),
+with `--meaning 48` as it would where the model of sentences is there.
 OUT/TEXT.jsonl has a line a question: scores, answers, how likely the model found its first token and all of
 them, and what was known before: telling words found, and the judgements. So a rule that takes one way or the
 other can be tried on rows, of `tune` alone. The same command goes on where it ended.
@@ -196,7 +197,10 @@ def rows(name: str, engine: Engine, args: argparse.Namespace, done: set[str]) ->
     task, asked = questions(name, args, lambda text: len(engine.tokenizer.encode(text)))
     asking, meant = Asking(task, engine, args.capacity), name.startswith(("facts", "essays"))
     left = iter([one for one in asked[: args.most] if one.id not in done])
-    look = asking.as_asked if args.as_asked else lambda one: asking.look(one, meant)
+
+    def look(one: Example) -> Looked:
+        return asking.as_asked(one, args.meaning) if args.as_asked else asking.look(one, meant)
+
     while some := list(islice(left, TOGETHER)):
         yield from asking.answered(some, look)
 
@@ -241,6 +245,8 @@ def parser(about: str | None) -> argparse.ArgumentParser:
     found.add_argument("--most", type=int, help="questions of a text, for a try")
     found.add_argument("--minutes", type=float, default=9)
     found.add_argument("--as-asked", action="store_true", help="in one way alone")
+    found.add_argument("--meaning", type=int, default=0, help="sentences by meaning, with --as-asked")
+    found.add_argument("--beside", type=Path, help="folder of another model of sentences, for judging.py")
     found.add_argument("--out", type=Path, required=True)
     return found
 

@@ -9,9 +9,13 @@ from functools import cache, partial
 from statistics import median
 from typing import Any
 
+import torch
+
+import weights
 from claims.checks import Says
 from claims.raw import RESULTS, Three, chance, rows_of, three
 from infinipot.eval.estimates import bootstrapped, estimate
+from infinipot.models.catalog import SENTENCES
 
 CELL, BY_ROWS = "{:.1f} ({:.0f} to {:.0f})", "{:.1f} ({:.1f} to {:.1f})"
 AGAIN = "infinipot 4096 recall=all general"
@@ -174,24 +178,27 @@ def doubtful(row: Row) -> bool:
 
 
 def _other_words(page: partial[None], adr: partial[None]) -> None:
-    report, taken = asked("judging", "paraphrase-report"), "six48.pot"
-    sizes = [asked("judging", f"paraphrase-report-{size}") for size in ("16k", "128k")]
-    right, by_size = report.right(taken), [n for one in sizes for n in (one.right(taken), one.count)]
-    page("{} questions in 16K and 128K tokens: {} are answered", report.count, report.right("words.pot"))
-    page("{} with the extra `meaning` ({} of {} at 16K, {} of {} at 128K):", right, *by_size)
-    mean, more = report.mean(taken), report.more(taken, "words.pot")
+    report, words = asked("asked", "paraphrase-report"), asked("judging-weights", "paraphrase-report")
+    sizes = [asked("asked", f"paraphrase-report-{size}") for size in ("16k", "128k")]
+    right, by_size = report.right(ASKED), [n for one in sizes for n in (one.right(ASKED), one.count)]
+    for says, about in ((page, "a download of {:.0f} MB out of"), (adr, "is a download of {:.0f} MB and")):
+        says(about, SENTENCES.size / 1e6)
+    page("{} questions in 16K and 128K tokens: {} are answered", report.count, words.right("words.pot"))
+    page("{} with the model of sentences ({} of {} at 16K, {} of {} at 128K):", right, *by_size)
+    mean = report.mean(ASKED)
     page(f"128K): {CELL}, by rows", *mean)
-    missed = mean[0] < 60 and more[1] > 0
-    page("{:.1f} more ({:.1f} to {:.1f}). The aim was 60%: it is not", *more, holds=missed)
-    found = report.some(lambda row: any(row["place"][at] < 48 for at in row["right"]))
-    page("that were judged for {} of the {}.", found.count, report.count)
+    both = [(row["text"], row["example"]) for row in words.rows]
+    own = {(row["text"], row["example"]): score(row, ASKED) for row in report.rows}
+    less = [own[name] - score(row, "words.pot") for name, row in zip(both, words.rows, strict=True)]
+    more = three(bootstrapped(less))
+    page("{:.1f} more ({:.1f} to {:.1f}). The aim was 60%.", *more, holds=mean[0] >= 60 and more[1] > 0)
+    page("that were found for {} of the {}.", *_found("report", "one"))
     page("The right statement alone has {} of {}.", *rows_of("recall/paraphrase-alone").right("full"))
-    facts = asked("ways", "facts-report")
-    counts = facts.count, facts.some(doubtful).count, facts.right("meant.pot"), facts.right("words.pot")
-    page("of {}, {} go by meaning, and {} instead of {} are answered,", *counts)
-    mean_, low, high = facts.more("meant.pot", "words.pot")
-    page("{:.1f} points fewer ({:.1f} fewer to {:.1f} more).", -mean_, -low, high, holds=low < 0 < high)
-    _judgements(adr, report)
+    tune = asked("asked", "paraphrase-tune") + asked("asked", "statements")
+    page("Of the {} questions to choose on, {} are answered.", tune.count, tune.right(ASKED))
+    _where_words_find_little(page)
+    _weighed(adr, tune, report)
+    _judgements(adr)
     before = asked("judging-sizes", "paraphrase-report")
     others = asked("judging-sizes", "paraphrase-tune") + asked("judging-sizes", "statements")
     counts = [others.right(way) for way in ("near160.pot", "near48.pot")]
@@ -206,9 +213,70 @@ def _other_words(page: partial[None], adr: partial[None]) -> None:
     adr("but of the {} to report {} instead of {}", *told)
 
 
-def _judgements(adr: partial[None], report: Asked) -> None:
-    """Six judgements of the best sentences against two."""
-    others = asked("judging", "paraphrase-tune") + asked("judging", "statements")
+def _found(part: str, found: str) -> tuple[int, int]:
+    """For how many questions the right sentence was found, and of how many."""
+    lists = [weights.judged(row, found) for row in weights.rows(part)]
+    return sum(bool(right.any()) for _, right in lists), len(lists)
+
+
+def _where_words_find_little(page: partial[None]) -> None:
+    """What the model of sentences does to questions that it was not pulled for."""
+
+    def less(name: str, half: str) -> Three:
+        before = {(row["text"], row["example"]): score(row, ASKED) for row in asked("asked", name).rows}
+        rows = asked("asked-meaning", f"{name}-{half}").rows
+        return three(bootstrapped([score(row, ASKED) - before[row["text"], row["example"]] for row in rows]))
+
+    talks, texts, facts = (less(name, "report") for name in HALVES.values())
+    told = [abs(number) for one in (talks, texts, facts) for number in one]
+    words = "LoCoMo has {:.1f} less ({:.1f} less to {:.1f}\n  more), "
+    words += "LongBench {:.1f} less ({:.1f} less to {:.1f} more),"
+    words += " facts in 16K and 128K {:.1f} less ({:.1f} to {:.1f} less),"
+    page(words, *told, holds=chance(talks) and chance(texts) and facts[2] <= 0)
+    alone = rows_of("recall/facts-alone").mean("full")[0]
+    sizes = [asked("asked-meaning", f"facts-report-{size}").mean(ASKED)[0] for size in ("16k", "128k")]
+    page("and {:.1f}% and {:.1f}% of the fact alone;", *(100 * one / alone for one in sizes))
+    tune = [less(name, "tune") for name in HALVES.values()]
+    words = "on the halves to choose on {:.1f}, {:.1f} and {:.1f} less, none told apart."
+    page(words, *(-one[0] for one in tune), holds=all(map(chance, tune)))
+
+
+def _weighed(adr: partial[None], tune: Asked, report: Asked) -> None:
+    """Two models of sentences, and judgements alike or weighed (`benchmarks/weights.py`)."""
+    alike = asked("judging-weights", "paraphrase-tune") + asked("judging-weights", "statements")
+    found, ways = {name: _found("tune", name) for name in ("one", "two", "beside")}, range(len(weights.WAYS))
+    words = "of {} questions to choose on the right sentence is among the nearest 48 for {} and {}."
+    adr(words, found["one"][1], found["one"][0], found["beside"][0])
+    counts = [alike.right(f"{way}.pot") for way in ("one", "beside")]
+    adr("answers hardly differ, {} and {}:", *counts)
+    even, every = torch.ones(len(weights.WAYS), dtype=torch.float64), tuple(ways)
+    taken = torch.tensor(weights.ROUNDED, dtype=torch.float64)
+
+    def lists(part: str, name: str) -> weights.Lists:
+        return [weights.judged(row, name) for row in weights.rows(part)]
+
+    def without(name: str) -> int:
+        return weights.left_out(name, weights.TAKEN)
+
+    alone = [weights.surest(lists("tune", name), every, even) for name in ("one", "beside")]
+    words = "the right one is the surest for {} of the {}, with all six alike\n  for {}; "
+    words += "for the smaller model's {} and {}."
+    adr(words, without("one"), found["one"][1], alone[0], without("beside"), alone[1])
+    words = "finds {} of the {} and makes the right one the surest for {},"
+    adr(words, *found["two"], without("two"))
+    told = _found("report", "one")[0], weights.surest(lists("report", "one"), weights.TAKEN, taken)
+    words = (
+        "Of the {} to report the right sentence is found for {} and the surest for {}, with all alike for {}."
+    )
+    adr(words, report.count, *told, weights.surest(lists("report", "one"), every, even))
+    counts = tune.right(ASKED), tune.count, report.right(ASKED), report.count
+    adr("{} of the {} are answered, and {} of the {}. They", *counts)
+
+
+def _judgements(adr: partial[None]) -> None:
+    """Six judgements of the best sentences against two, before they were weighed."""
+    report = asked("judging-six", "paraphrase-report")
+    others = asked("judging-six", "paraphrase-tune") + asked("judging-six", "statements")
     counts = [others.right(f"{way}48.pot") for way in ("six", "two")]
     adr("of {} questions to choose on, six judgements answer {} and two {}:", others.count, *counts)
     more = others.more("six48.pot", "two48.pot")

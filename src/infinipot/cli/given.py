@@ -4,16 +4,14 @@ import json
 import sys
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
-from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from infinipot.cli.expand import Given
 from infinipot.cli.screen import note, sign_of_life
-from infinipot.common.extras import needed_for
 from infinipot.errors import ConfigError, InputError
 from infinipot.hf.light import import_transformers
-from infinipot.models import catalog
+from infinipot.models import cache, catalog
 from infinipot.models.cache import Pull
 from infinipot.recipes.option import Option
 from infinipot.recipes.options import ANSWER, COMPUTING, DECLARED, FORMAT, METHOD, RECALLING
@@ -67,12 +65,11 @@ def recipe_of(given: Given, otherwise: str = "general") -> "Recipe":
 
 
 def _check_meaning(given: Given) -> None:
-    """Refuse a wish for recall by meaning where its package is missing; unasked, words do."""
-    if given.values.get("meaning"):
-        from infinipot.hf.meaning import PACKAGE
-
-        with needed_for("recall by meaning", "meaning"):
-            import_module(PACKAGE)
+    """Refuse a wish for recall by meaning where its model is not there; unasked, words do."""
+    alias = catalog.SENTENCES.alias
+    if given.values.get("meaning") and cache.card(alias) is None:
+        problem, remedy = "recall by meaning needs a model of sentences", f"infinipot models pull {alias}"
+        raise ConfigError(problem, field="meaning", remedy=f"`{remedy}` brings it")
 
 
 def generation_of(given: Given, schema: Path | None = None) -> "Generation":

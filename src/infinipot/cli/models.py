@@ -29,7 +29,8 @@ def list_models(*, given: Given) -> None:
     sizes = {model.card.alias: model.size for model in store.installed()}
     free = available()
     advised = catalog.advised(free).alias
-    rows = [_row(release, sizes.get(release.alias), free, advised) for release in catalog.RELEASES]
+    every = (*catalog.RELEASES, catalog.SENTENCES)
+    rows = [_row(release, sizes.get(release.alias), free, advised) for release in every]
     if given["json"]:
         print_json({"home": str(store.root()), "free_bytes": free, "models": rows}, indent=2)
         return
@@ -53,13 +54,13 @@ def list_models(*, given: Given) -> None:
 @with_options(JSON)
 def pull(alias: Alias, *, given: Given) -> None:
     """Download a model and make it ready to load; does nothing when it is already there."""
-    from infinipot.hf import gguf
+    from infinipot.hf import gguf, meaning
 
     release = catalog.find(alias)
     fresh, start = store.card(alias) is None, time.monotonic()
     if release.note and fresh:
         print(f"{release.title}: {release.licence}; {release.note}", file=sys.stderr)
-    draw_pull(gguf.pull(alias))
+    draw_pull(meaning.pull() if release is catalog.SENTENCES else gguf.pull(alias))
     ready = next(model for model in store.installed() if model.card.alias == alias)
     seconds = round(time.monotonic() - start, 1)
     told = {"alias": alias, "path": str(ready.path), "disk_bytes": ready.size, "pulled": fresh}

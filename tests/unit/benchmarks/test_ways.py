@@ -47,7 +47,8 @@ class Log:
 def args(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> argparse.Namespace:
     asked = [one for one in Log().examples(len) if isinstance(one, Example)]
     monkeypatch.setattr(ways, "questions", lambda *_: (Log(), asked))
-    return argparse.Namespace(capacity=CAPACITY, most=None, out=tmp_path, ends=float("inf"), as_asked=False)
+    told = {"capacity": CAPACITY, "most": None, "out": tmp_path, "ends": float("inf")}
+    return argparse.Namespace(**told, as_asked=False, meaning=0, beside=None)
 
 
 def test_each_way_answers_as_a_cell_of_its_own_does(args: argparse.Namespace) -> None:

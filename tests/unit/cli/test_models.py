@@ -53,7 +53,7 @@ def test_list_as_json(home: Path) -> None:
     document = json.loads(run("list", "--json")[0])
     assert document["home"] == str(home)
     first, *others = document["models"]
-    assert [row["alias"] for row in document["models"]] == list(catalog.ALIASES)
+    assert [row["alias"] for row in document["models"]] == [*catalog.ALIASES, catalog.SENTENCES.alias]
     assert (first["installed"], first["default"], first["download_bytes"]) == (True, True, 98_362_432)
     assert first["disk_bytes"] > 0
     assert not any(row["installed"] or row["default"] for row in others)
@@ -69,8 +69,8 @@ def test_list_for_people() -> None:
 
 def test_list_says_what_fits_and_which_to_take(monkeypatch: pytest.MonkeyPatch) -> None:
     for free, wanted, fitting in (
-        (8e9, "qwen2.5-coder-1.5b", {"smollm2", "gemma-3-270m", "qwen2.5-coder-1.5b"}),
-        (1.9e9, "smollm2", {"smollm2", "gemma-3-270m"}),
+        (8e9, "qwen2.5-coder-1.5b", {"smollm2", "gemma-3-270m", "qwen2.5-coder-1.5b", "all-mpnet-base-v2"}),
+        (1.9e9, "smollm2", {"smollm2", "gemma-3-270m", "all-mpnet-base-v2"}),
         (1e8, "smollm2", set()),
     ):
         monkeypatch.setattr(models, "available", lambda free=free: int(free))

