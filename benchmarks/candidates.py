@@ -126,7 +126,7 @@ class Candidate(ScoredPolicy):
 
 
 class Sentences:
-    """Which sentence each place of the text belongs to that this process reads."""
+    """Which sentence each place of the text belongs to that this process reads: one text at a time."""
 
     of, ended = torch.zeros(0, dtype=torch.long), False  # and whether the last token ended one
 

@@ -118,6 +118,8 @@ def judged(reader: Any, question: str, beside: SentenceModel | None) -> tuple[li
     for name, few in near.items():
         places = {passage: float(place) for place, passage in enumerate(few)}
         signals[f"{name}-place"] = [-1.0 if one in words else places.get(one, 99.0) for one in some]
+    vectors = embedder.vectors([*queries, *texts]).astype("float32")
+    signals["near"] = (vectors[len(queries) :] @ vectors[: len(queries)].mean(0)).tolist()
     for number, (way, _) in enumerate((*judge.FIRST, *judge.AGAIN)):
         signals[f"way-{number}"] = judge.weighed(reader, question, texts, [(way, 1.0)])
     return some, signals, guess
@@ -134,7 +136,7 @@ def _other(archive: Archive) -> Archive:
 def measure(name: str, engine: Engine, args: argparse.Namespace) -> None:
     """Measure one text, from where an earlier run ended, as long as there is time."""
     if getattr(engine.model, "meaning", None) is None:
-        raise ConfigError("the model of sentences was not pulled")
+        raise ConfigError("the model of sentences is missing: infinipot models pull all-mpnet-base-v2")
     ways.measure(name, engine, args, rows)
 
 

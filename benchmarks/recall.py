@@ -500,7 +500,9 @@ def main() -> None:
             break
         try:
             if "meaning" in part.name and engine.model.meaning is None:
-                raise ConfigError("the model of sentences was not pulled: all cells would be words alone")
+                raise ConfigError(
+                    "by words alone without the model of sentences: infinipot models pull all-mpnet-base-v2"
+                )
             told["parts"][part.name] = run(part, engine, args, ends)
         except InfiniPotError as error:
             print(f"{part.name}: {error}", flush=True)

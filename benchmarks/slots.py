@@ -181,6 +181,7 @@ def main() -> None:
     if args.maximum:
         candidates.take_maximum()
     if any("sentences" in CANDIDATES[name] for name in named(args.only)):
+        args.batch = 1  # sentences are those of the text that is read: one at a time
         candidates.follow_sentences(engine.tokenizer, engine.model.vocabulary, engine.model.device)
     if any("across" in CANDIDATES[name] for name in named(args.only)):
         budgets.allow(engine)

@@ -183,7 +183,11 @@ def _other_words(page: partial[None], adr: partial[None]) -> None:
     right, by_size = report.right(ASKED), [n for one in sizes for n in (one.right(ASKED), one.count)]
     for says, about in ((page, "a download of {:.0f} MB out of"), (adr, "is a download of {:.0f} MB and")):
         says(about, SENTENCES.size / 1e6)
-    page("{} questions in 16K and 128K tokens: {} are answered", report.count, words.right("words.pot"))
+    page(
+        "each in 16K and in 128K tokens, {} questions in all: {} are answered",
+        report.count,
+        words.right("words.pot"),
+    )
     page("{} with the model of sentences ({} of {} at 16K, {} of {} at 128K):", right, *by_size)
     mean = report.mean(ASKED)
     page(f"128K): {CELL}, by rows", *mean)
@@ -191,11 +195,16 @@ def _other_words(page: partial[None], adr: partial[None]) -> None:
     own = {(row["text"], row["example"]): score(row, ASKED) for row in report.rows}
     less = [own[name] - score(row, "words.pot") for name, row in zip(both, words.rows, strict=True)]
     more = three(bootstrapped(less))
-    page("{:.1f} more ({:.1f} to {:.1f}). The aim was 60%.", *more, holds=mean[0] >= 60 and more[1] > 0)
+    page("{:.1f} more ({:.1f} to {:.1f}). The aim was 60%:", *more, holds=mean[0] >= 60 and more[1] > 0)
+    page("the mean reaches it, and the interval begins at {:.0f}.", mean[1])
     page("that were found for {} of the {}.", *_found("report", "one"))
     page("The right statement alone has {} of {}.", *rows_of("recall/paraphrase-alone").right("full"))
     tune = asked("asked", "paraphrase-tune") + asked("asked", "statements")
-    page("Of the {} questions to choose on, {} are answered.", tune.count, tune.right(ASKED))
+    page(
+        "Of the {} questions to choose on, which judgements were weighed by, {} are answered.",
+        tune.count,
+        tune.right(ASKED),
+    )
     _where_words_find_little(page)
     _weighed(adr, tune, report)
     _judgements(adr)

@@ -167,9 +167,24 @@ def _ways(adr: partial[None]) -> None:
         _row(adr, f"`{name.split('-')[1]}`, {label.rpartition(',')[0]}", rows, DEFAULT, WAYS)
         gained[name] = [rows.less(cell, DEFAULT) for cell in WAYS]
     whole = {name: found[2] for name, found in gained.items()}
-    words = "{:.1f} points on `report`, {:.1f} on `tune`, where chance is not excluded."
+    words = "{:.1f} points on `report`, {:.1f} on `tune`, where chance is not excluded;"
     told = whole["facts-report"][0], whole["facts-tune"][0]
     adr(words, *told, holds=whole["facts-report"][1] > 0 and chance(whole["facts-tune"]))
+    fewer = whole["essays-tune"][1] > 0 and whole["essays-report"][1] >= 0
+    adr("more keys than the default on `tune` and no fewer on `report`,", holds=fewer)
+    adr(
+        "they alone have more facts than the default on a half",
+        holds=all(
+            one[1] <= 0
+            for name in ("facts-tune", "facts-report")
+            for at, one in enumerate(gained[name])
+            if at != 2
+        ),
+    )
+    doubled = [rows_of(f"slots/ways-facts-{part}") for part in PARTS]
+    less = all(rows.mean(WAYS[2])[0] < 2 * rows.mean(DEFAULT)[0] for rows in doubled)
+    level = chance(whole["longbench-tune"]) and whole["longbench-tune"][0] < 0
+    adr("facts do not double, and LongBench's mean is lower, not told apart:", holds=less and level)
     keys = _keys("ways", WAYS[2]), _keys("ways", WAYS[3])
     adr("They find {} of the {} keys\n({} with the catalyst for facts)", *keys[0], keys[1][0])
     frozen = [gained[name][at] for name in ("essays-tune", "facts-tune") for at in (0, 1)]
@@ -187,12 +202,12 @@ def _maximum(adr: partial[None]) -> None:
         for cell in cells:
             more = paired(rows.cell(cell).by_example(), usual.cell(DEFAULT).by_example())
             assert more is not None
-            told += [rows.mean(cell)[0], 100 * more.mean, 100 * more.low, 100 * more.high]
+            told += [rows.mean(cell)[0], round(100 * more.mean, 1) + 0.0, 100 * more.low, 100 * more.high]
         words = f"{label.rpartition(',')[0].removeprefix('{} ')}, `{name.split('-')[1]}`, {{}}"
         adr(f"| {words} | {{:.1f}} | {' | '.join([MORE] * len(cells))} |", *told)
     right, count = _keys("maximum", GONE_ON[1])
     usual_keys = rows_of(ESSAYS).right(GONE_ON[1])[0]
-    words = "it finds {} of {} keys, as many as without the maximum but for one;"
+    words = "it finds {} of {} keys, one more than without the maximum;"
     adr(words, right, count, holds=right == usual_keys + 1)
 
 

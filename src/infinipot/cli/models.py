@@ -18,7 +18,7 @@ from infinipot.models.memory import available
 
 app = typer.Typer(help="See, pull and remove models.", no_args_is_help=True)
 HELP = """* is used when no model is named
-NEEDS is the most memory on a CPU with a pot of 4,096 entries; {} are free here"""
+NEEDS is the most memory on a CPU with a pot of 4,096 entries (of sentences: beside that); {} are free here"""
 Alias = Annotated[str, typer.Argument(help="A name from `infinipot models list`.")]
 
 

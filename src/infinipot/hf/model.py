@@ -68,7 +68,7 @@ class HFModel:
 
     @cached_property
     def meaning(self) -> SentenceModel | None:
-        """A model of sentences beside this one; None where that is not installed."""
+        """A model of sentences beside this one; None where that was not pulled."""
         return sentence_model(self.device)
 
     def windows(self) -> list[int | None]:

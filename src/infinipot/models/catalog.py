@@ -109,6 +109,7 @@ SENTENCES = Release(
     file="model.zip",
 )
 ALIASES: tuple[str, ...] = tuple(release.alias for release in RELEASES)
+PULLED = (*ALIASES, SENTENCES.alias)  # what can be pulled by name
 
 
 def get(alias: str) -> Release | None:
@@ -120,7 +121,7 @@ def find(alias: str) -> Release:
     """Return whatever can be pulled by that name; an unknown name is an error that suggests one."""
     if release := SENTENCES if alias == SENTENCES.alias else get(alias):
         return release
-    raise unknown(alias)
+    raise ModelError(f"unknown model '{alias}'", field="model", remedy=hint(alias, PULLED))
 
 
 def advised(free: int) -> Release:
@@ -130,7 +131,10 @@ def advised(free: int) -> Release:
 
 
 def unknown(name: str, more: str = "") -> ModelError:
-    """Return the error of a name that no release has; `more` says what else could be given."""
+    """Return the error of a name that no language model has; `more` says what else could be given."""
+    if name == SENTENCES.alias:
+        problem, remedy = f"{name} finds sentences and answers nothing", f"name one of {', '.join(ALIASES)}"
+        return ModelError(problem, field="model", remedy=remedy + more)
     return ModelError(f"unknown model '{name}'", field="model", remedy=hint(name, ALIASES) + more)
 
 

@@ -6,7 +6,9 @@ Passages need not share a word with the question. Of a sentence that was found b
 in several ways, alone and after examples of both answers: each judgement by itself is easily led astray.
 """
 
+import tomllib
 from collections.abc import Sequence
+from importlib.resources import files
 from itertools import takewhile
 from math import inf
 from typing import TYPE_CHECKING, NamedTuple
@@ -28,45 +30,19 @@ class Shown(NamedTuple):
 
     told: str
     line: str
-    examples: tuple[tuple[str, str, str], ...]  # no benchmark asks for any of them
+    examples: list[tuple[str, str, str]]
 
 
-ASKED = "{passage}\n\nDoes the text above say the answer to this question:"
-ALONE = (
-    "Sentence: {passage}\n\nCan someone who has read this sentence alone, and knows what words mean, answer:"
-)
-STORY = "A story says: {passage}\n\nDoes that answer the following question, perhaps in quite other words:"
-SHOWN = Shown(
-    "Does the sentence answer the question, perhaps in quite other words? Yes or No.\n\n",
-    "Question: {question}\nSentence: {sentence}\nAnswer:",
-    (
-        ("Who is a baker?", "Mr. Holm sells the loaves that come out of his oven.", "Yes"),
-        ("Who is a baker?", "The bread was stale, and nobody cared.", "No"),
-        ("Where did the assembly take place?", "He had been thinking of the meeting all day.", "No"),
-        ("Where did the assembly take place?", "They all met in the barn at dusk.", "Yes"),
-        ("Which girl is fond of animals?", '"What girl is that?" said the prince, and turned away.', "No"),
-        ("Which girl is fond of animals?", "Tilly brings home every stray cat she meets.", "Yes"),
-    ),
-)
-TELLS = Shown(
-    "Say Yes if the second line tells what the first line asks, else No.\n\n",
-    "First: {question}\nSecond: {sentence}\nTells:",
-    (
-        ("Who is rich?", "Old Mrs. Brandt could buy the whole street.", "Yes"),
-        ("Who is rich?", "They spoke of money until late.", "No"),
-        ("How does she travel?", "She was tired of the long winter.", "No"),
-        ("How does she travel?", "Her bicycle leaned against the gate as always.", "Yes"),
-        ("Who is afraid of heights?", "The tower is the highest in the land.", "No"),
-        ("Who is afraid of heights?", "Up on the tower Emil dared not open his eyes.", "Yes"),
-    ),
-)
+_WORDS = tomllib.loads(files("infinipot.reading").joinpath("judging.toml").read_text("utf-8"))
+ASKED, ALONE, STORY = (str(_WORDS["asked"][name]) for name in ("passage", "alone", "story"))
+SHOWN, TELLS = (Shown(**_WORDS["shown"][name]) for name in ("answers", "tells"))
 # How much each judgement of a sentence counts, fitted on questions that no table has (ADR 17). The last one
 # counts against: it likes the same wrong sentences as the second, whatever is asked.
 FIRST = ((ALONE, 1.0), (SHOWN, 3.0))
 AGAIN = ((STORY, 0.5), (TELLS, -2.5))
 BEST = 12  # of the sentences are judged again
 TOGETHER = 24  # passages in one forward
-NEAR, MOST = 1.0, 4  # how far below the best (difference of logits) a passage may be; and how many are read
+NEAR, MOST = 1.0, 4  # how far below the surest a passage may be, and how many are read
 UNDISTILLED = ReadingMode(distil="never")  # of a pot for these tokens only
 
 
@@ -97,34 +73,22 @@ def weighed(
     reader: "Reader", question: str, texts: Sequence[str], ways: Sequence[tuple[str | Shown, float]]
 ) -> list[float]:
     """Return the sum of several judgements of each text, as much of each as it counts."""
-    found = [0.0] * len(texts)
-    for way, weight in ways:
-        if isinstance(way, Shown):
-            said = judge_by_examples(reader, question, texts, way)
-        else:
-            said = judge(reader, question, texts, way)
-        found = [one + weight * more for one, more in zip(found, said, strict=True)]
-    return found
+    said = [[weight * one for one in judge(reader, question, texts, way)] for way, weight in ways]
+    return [*map(sum, zip(*said, strict=True))]
 
 
 @torch.no_grad()
-def judge(reader: "Reader", question: str, texts: Sequence[str], asked: str = ASKED) -> list[float]:
+def judge(reader: "Reader", question: str, texts: Sequence[str], way: str | Shown = ASKED) -> list[float]:
     """Return how much likelier Yes is than No (difference of logits) for each text."""
     encode, frame = reader.tokenizer.encode, reader.dialogue_frame
-    tail = [*encode(f" {question}"), *frame.ask_after]
-    told = (encode(asked.format(passage=text)) for text in texts)
-    return _judge_all(reader, [[*frame.opening, *one, *tail] for one in told])
-
-
-@torch.no_grad()
-def judge_by_examples(
-    reader: "Reader", question: str, texts: Sequence[str], shown: Shown = SHOWN
-) -> list[float]:
-    """Return the same after a few questions with sentences that do and do not answer them."""
-    lines = (f"{shown.line.format(question=q, sentence=s)} {says}\n\n" for q, s, says in shown.examples)
-    before = shown.told + "".join(lines)
-    told = (before + shown.line.format(question=question, sentence=" ".join(text.split())) for text in texts)
-    return _judge_all(reader, [*map(reader.tokenizer.encode, told)])
+    if isinstance(way, str):
+        tail = [*encode(f" {question}"), *frame.ask_after]
+        told = (encode(way.format(passage=text)) for text in texts)
+        return _judge_all(reader, [[*frame.opening, *one, *tail] for one in told])
+    lines = (f"{way.line.format(question=q, sentence=s)} {says}\n\n" for q, s, says in way.examples)
+    before = way.told + "".join(lines)
+    rows = (before + way.line.format(question=question, sentence=" ".join(text.split())) for text in texts)
+    return _judge_all(reader, [*map(encode, rows)])
 
 
 def _judge_all(reader: "Reader", rows: list[list[int]]) -> list[float]:

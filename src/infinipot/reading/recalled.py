@@ -92,9 +92,8 @@ def passages_for(reader: "Reader", question: str, budget: int, queries: Sequence
     found, telling = coverage(archive, question)
     few = bool(telling) and found <= COVERED * telling
     doubtful = bool(telling) and (few or found < THREE)
-    if (
-        doubtful and config.meaning and (embedder := getattr(reader.model, "meaning", None))
-    ):  # the first use loads it
+    # The first use of the model of sentences loads it.
+    if doubtful and config.meaning and (embedder := getattr(reader.model, "meaning", None)):
         guess = said(reader, LIKELY, question, SEVERAL)
         near = nearest(archive, embedder, [*queries, guess, f"{question} {guess}"], config.meaning)
         some = [*dict.fromkeys([*archive.passages(ranked(archive, queries)[:MOST]), *near])]

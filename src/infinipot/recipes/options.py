@@ -34,7 +34,7 @@ _END = "A text's end, before a question: distil it, fill the pot with it, or lea
 _PASSAGES = "Tokens of passages that are found in the text and read again before an answer."
 _JUDGED = "Passages at most that the model itself judges before an answer, one by one: slow on a CPU."
 _DOUBTED = "0; 32 on a card where words find little"
-_MEANT = "Sentences at most that are found by meaning where words find little, by a model of sentences."
+_MEANT = "Sentences at most that are found by meaning where words find little (see `infinipot models list`)."
 _AMOUNT: dict[str, Any] = {
     "metavar": "TOKENS|all",
     "shown": "a quarter of `capacity`",

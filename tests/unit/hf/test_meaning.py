@@ -14,9 +14,12 @@ from tokenizers import Tokenizer
 from tokenizers.models import WordLevel
 from tokenizers.pre_tokenizers import Whitespace
 from transformers import MPNetConfig, MPNetModel
+from typer.testing import CliRunner
 
+from infinipot.cli import models
 from infinipot.errors import ModelError
 from infinipot.hf import meaning
+from infinipot.hf.loading import load
 from infinipot.models import cache, catalog
 from toy_release import Seller
 
@@ -56,6 +59,8 @@ def test_it_is_there_once_it_was_pulled() -> None:
     folder = cache.path(catalog.SENTENCES.alias)
     assert {file.name for file in folder.iterdir()} == {*meaning.FILES, cache.CARD}
     assert list(meaning.pull()) == []
+    told = CliRunner().invoke(models.app, ["pull", catalog.SENTENCES.alias, "--json"], catch_exceptions=False)
+    assert '"pulled": false' in told.stdout
     assert [one.card.alias for one in cache.installed()] == [catalog.SENTENCES.alias]
     made = meaning.sentence_model(torch.device("cpu"))
     assert made is not None
@@ -78,8 +83,10 @@ def test_vectors_are_those_of_each_text_alone(tiny: Path) -> None:
 def test_it_is_no_model_to_ask() -> None:
     assert catalog.get(catalog.SENTENCES.alias) is None
     assert catalog.find(catalog.SENTENCES.alias) is catalog.SENTENCES
-    with pytest.raises(ModelError, match="unknown model 'all-mpnet'"):
+    with pytest.raises(ModelError, match=r"unknown model 'all-mpnet'.*did you mean 'all-mpnet-base-v2'"):
         catalog.find("all-mpnet")
+    with pytest.raises(ModelError, match=r"answers nothing: name one of smollm2, .*\.gguf file"):
+        load(catalog.SENTENCES.alias)
 
 
 def test_a_damaged_one_is_told_of(tiny: Path) -> None:

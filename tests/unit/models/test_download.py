@@ -27,7 +27,10 @@ def names(folder: Path) -> set[str]:
     return {path.name for path in folder.rglob("*")}
 
 
-@pytest.mark.parametrize("release", catalog.RELEASES, ids=lambda release: release.alias)
+EVERY = (*catalog.RELEASES, catalog.SENTENCES)
+
+
+@pytest.mark.parametrize("release", EVERY, ids=lambda release: release.alias)
 def test_catalogue_is_consistent(release: catalog.Release) -> None:
     assert sum(part.size for part in release.parts) == release.size
     assert len({part.distribution for part in release.parts}) == len(release.parts)

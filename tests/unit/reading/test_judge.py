@@ -2,7 +2,6 @@
 
 import math
 from collections.abc import Sequence
-from typing import Any
 
 import pytest
 import torch
@@ -68,11 +67,11 @@ def test_after_examples_too_each_is_judged_as_alone_and_the_examples_are_read_on
     texts = ["Mr. Pask mends\n boots.", "It rained.", "It rained.", "It rained all day."]
     alone = [by_hand(made, " ".join(text.split()), shown=judge.SHOWN) for text in texts]
     monkeypatch.setattr(model, "forward", forward)
-    assert judge.judge_by_examples(made, QUESTION, texts) == pytest.approx(alone, abs=1e-4)
+    assert judge.judge(made, QUESTION, texts, judge.SHOWN) == pytest.approx(alone, abs=1e-4)
     assert sizes[0] > 500 > 4 * max(map(len, texts)) + 100 > sum(sizes[1:])
-    assert judge.judge_by_examples(made, QUESTION, texts[1:3]) == pytest.approx(alone[1:3], abs=1e-4)
+    assert judge.judge(made, QUESTION, texts[1:3], judge.SHOWN) == pytest.approx(alone[1:3], abs=1e-4)
     assert sizes[-1] == 2  # of rows that are the same, their last token is left
-    assert judge.judge_by_examples(made, QUESTION, []) == []
+    assert judge.judge(made, QUESTION, [], judge.SHOWN) == []
 
 
 def test_rows_of_one_forward_are_few_where_they_are_long(monkeypatch) -> None:
@@ -89,17 +88,18 @@ def test_rows_of_one_forward_are_few_where_they_are_long(monkeypatch) -> None:
 
 
 class Opinions:
-    """Stands in for the model: what it says of the passage that begins with each day."""
+    """Stands in for the model: what it says of the passage of each day, alone or after examples."""
 
-    def __init__(self, says: dict[int, float]) -> None:
-        self.says, self.asked = says, list[int]()
+    def __init__(self, says: dict[int, float], after: dict[int, float] | None = None) -> None:
+        self.says, self.after, self.asked = says, after or says, list[int]()
 
     def __call__(
-        self, _reader: Reader, _question: str, texts: Sequence[str], _asked: Any = None
+        self, _reader: Reader, _question: str, texts: Sequence[str], way: str | judge.Shown = ASKED
     ) -> list[float]:
         days = [int(text.split(":")[0].removeprefix("Day ")) for text in texts]
         self.asked += days
-        return [self.says.get(day, -4.0) for day in days]
+        says = self.says if isinstance(way, str) else self.after
+        return [says.get(day, -4.0) for day in days]
 
 
 def some(made: Reader, *numbers: int) -> list[Passage]:
@@ -145,8 +145,7 @@ def test_of_sentences_the_sum_of_all_judgements_counts(
 ) -> None:
     made = read()
     passages = some(made, *range(1, 20))
-    monkeypatch.setattr(judge, "judge", Opinions({7: 3.0, 9: 2.0}))
-    monkeypatch.setattr(judge, "judge_by_examples", Opinions({9: 1.0, 7: -5.0, 3: -2.0}))
+    monkeypatch.setattr(judge, "judge", Opinions({7: 3.0, 9: 2.0}, {9: 1.0, 7: -5.0, 3: -2.0}))
     found, _ = judge.judged(made, QUESTION, passages, sentences=True)
     assert [one.text[:6] for one in found] == ["Day 9:"]
     found, _ = judge.judged(made, QUESTION, passages)

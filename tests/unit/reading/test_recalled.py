@@ -182,7 +182,6 @@ def test_where_words_find_little_sentences_are_found_by_their_meaning_and_judged
         return [float("zebra" in text) for text in texts]
 
     monkeypatch.setattr("infinipot.reading.judge.judge", judge)
-    monkeypatch.setattr("infinipot.reading.judge.judge_by_examples", judge)
     for meaning in (6, 0):
         made = read(meaning=meaning)
         made.model.meaning = Horses()  # type: ignore[attr-defined]  # a model may have one
@@ -238,7 +237,6 @@ def test_on_a_card_passages_are_judged_where_words_find_little(monkeypatch: pyte
     made.recall("Which harbour master counts rusty cranes?")
     assert not card.judged  # three telling words are trusted
     made.model.meaning = Horses()  # type: ignore[attr-defined]  # a model may have one
-    monkeypatch.setattr("infinipot.reading.judge.judge_by_examples", card)
     made.recall("Which equine?")
     assert len(card.judged) > 2 * 8  # sentences, in several ways
 
