@@ -66,10 +66,10 @@ def fitted(lists: Lists, ways: tuple[int, ...]) -> Tensor:
             -torch.log_softmax(values / spread @ weights, 0)[right].logsumexp(0) for values, right in able
         ]
         found = torch.stack(each).mean() + DECAY * weights.square().sum()
-        found.backward()  # type: ignore[no-untyped-call]
+        found.backward()  # type: ignore[no-untyped-call]  # torch has no types here
         return found
 
-    search.step(loss)  # type: ignore[no-untyped-call]
+    search.step(loss)  # type: ignore[no-untyped-call]  # nor here
     return weights.detach() / spread
 
 
