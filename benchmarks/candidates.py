@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Literal
 
 import torch
@@ -25,7 +25,8 @@ from infinipot.reading.session import PotSession
 from infinipot.text.tokenizer import Tokenizer
 
 PLACES = 1 << 17  # tokens of a text whose sentences are known
-ENDS = (".", "!", "?", "\n", "。")  # what a token that ends a sentence has in it
+ENDS, CLOSING = (".", "!", "?", "。"), "\"')]”’*_ \n"  # of a sentence, and what may follow
+LINES = 1, 0  # ends of lines that a sentence goes on over: lines of a fixed width are one text, or are not
 FROZEN = 1e4  # is added to a frozen score: no token is as novel
 
 
@@ -36,11 +37,13 @@ class Candidate(ScoredPolicy):
     novelty_pool   novelty is pooled over this many neighbouring slots, as the catalyst's attention is by pool
     cap            no token is more novel than this many nats: one strange word is not worth a whole sentence
     ages           the oldest slots count this much more, the latest as they are
-    heads          all heads of a layer share the mean or the maximum of their attention
+    heads          all heads of a layer share the mean or the maximum of their attention; all: those of all
+                   layers share their mean, so that every head keeps the same tokens
     join           split: alpha of the budget by novelty; sum: one ranking by both, in standard deviations;
                    frozen: so, and a slot keeps the score by which it was chosen first, where its novelty was
-    sentences      whole: both scores are means over the slots of a sentence instead of neighbouring slots, so
-                   that sentences stay or go; `follow_sentences` must know what is read
+    sentences      both scores are means over the slots of a sentence instead of neighbouring slots, so that
+                   sentences stay or go; lines: a line's end ends one too; `follow_sentences` must know what
+                   is read
     share          how text that was read since the last distillation shares the budget with older slots:
                    all, as one ranking has it; nats, in the ratio of summed novelty: dull text gets little
     """
@@ -54,10 +57,10 @@ class Candidate(ScoredPolicy):
     novelty_pooling: Pooling = "mean"
     cap: float = 0.0
     ages: float = 0.0
-    heads: Literal["", "mean", "max"] = ""
+    heads: Literal["", "mean", "max", "all"] = ""
     join: Literal["split", "sum", "frozen"] = "split"
     share: Literal["all", "nats"] = "all"
-    sentences: Literal["", "whole"] = ""
+    sentences: Literal["", "whole", "lines"] = ""
     born: ClassVar[deque[Tensor]] = deque()  # scores of the slots that were just chosen, layer by layer
 
     @property
@@ -118,38 +121,97 @@ class Candidate(ScoredPolicy):
         if not self.heads:
             return asked
         shares = asked / asked.sum(-1, keepdim=True).clamp(min=1e-9)
-        one = shares.amax(-2, keepdim=True) if self.heads == "max" else shares.mean(-2, keepdim=True)
+        if self.heads == "all":
+            one = shares.mean((0, 1), keepdim=True)
+        else:
+            one = shares.amax(-2, keepdim=True) if self.heads == "max" else shares.mean(-2, keepdim=True)
         return one.expand_as(asked).contiguous()
 
     def _pooled(self, score: Tensor, source: Tensor, width: int, how: Pooling) -> Tensor:
-        return _by_sentence(score, Sentences.of[source]) if self.sentences else pool(score, width, how)
+        if not self.sentences:
+            return pool(score, width, how)
+        return by_sentence(score, Sentences.of[int(self.sentences == "lines")][source])
 
 
 class Sentences:
-    """Which sentence each place of the text belongs to that this process reads: one text at a time."""
+    """Which sentence each place belongs to of the text that is read or distilled just now, by either rule."""
 
-    of, ended = torch.zeros(0, dtype=torch.long), False  # and whether the last token ended one
+    of = torch.zeros(2, 0, dtype=torch.long)  # captured graphs read it: it never moves
+
+
+class Words:
+    """What each token of a vocabulary does to sentences."""
+
+    def __init__(self, tokenizer: Tokenizer, vocabulary: int) -> None:
+        told = [tokenizer.decode([token]).replace("\r", "") for token in range(vocabulary)]
+        self.blank = [not one.strip() for one in told]
+        self.spaced = [one[:1].isspace() for one in told]
+        self.ends = [one.rstrip(CLOSING).endswith(ENDS) for one in told]
+        self.closes = [not one.strip(CLOSING) for one in told]
+        self.lines = [one[len(one.rstrip()) :].count("\n") for one in told]
+
+
+@dataclass
+class Followed:
+    """The sentences of one session's text, by either rule, and what came since the last word."""
+
+    numbers: Tensor  # [2, places]
+    ended: bool = False  # the last word ended a sentence
+    lines: int = 0  # that ended since
+    spaced: bool = False  # whether anything blank came since
+
+    def add(self, tokens: Sequence[int], first: int, words: Words) -> None:
+        """Number the tokens of the places from `first` on."""
+        begins = torch.zeros(2, len(tokens), dtype=torch.long)
+        for place, token in enumerate(tokens):
+            if words.blank[token]:
+                self.lines, self.spaced = self.lines + words.lines[token], True
+                continue
+            after = self.ended and (self.spaced or words.spaced[token] or self.lines > 0)
+            if first + place:
+                begins[:, place] = torch.tensor([after or self.lines > limit for limit in LINES])
+            self.ended = words.ends[token] or (self.ended and not after and words.closes[token])
+            self.lines, self.spaced = words.lines[token], False
+        start = self.numbers[:, first - 1 : first].cpu() if first else 0
+        self.numbers[:, first : first + len(tokens)] = (start + begins.cumsum(1)).to(self.numbers.device)
+
+    def copy(self) -> Followed:
+        """Return the same, to be gone on with."""
+        return replace(self, numbers=self.numbers.clone())
 
 
 def follow_sentences(tokenizer: Tokenizer, vocabulary: int, device: torch.device) -> None:
-    """From now on, number the sentences of whatever a session of this process reads."""
-    told = (tokenizer.decode([token]) for token in range(vocabulary))
-    ending = torch.tensor([any(end in one for end in ENDS) for one in told])
-    Sentences.of, write = torch.zeros(PLACES, dtype=torch.long, device=device), PotSession.write
+    """From now on, number the sentences of whatever the sessions of this process read, each its own."""
+    words, write = Words(tokenizer, vocabulary), PotSession.write
+    fork, put_back = PotSession.fork, PotSession.put_back
+    Sentences.of = torch.zeros(2, PLACES, dtype=torch.long, device=device)
 
     def followed(self: PotSession, tokens: list[int], *args: Any, **named: Any) -> Tensor:
-        if tokens:
-            first, ends = self.pot.pot_layers[0].tokens, ending[tokens].long()
-            before = int(Sentences.of[first - 1]) + int(Sentences.ended) if first else 0
-            numbers = before + ends.cumsum(0) - ends
-            Sentences.of[first : first + len(tokens)] = numbers.to(device)
-            Sentences.ended = bool(ends[-1])
+        first, known = self.pot.pot_layers[0].tokens, self.__dict__.get("sentences")
+        if known is None or not first:
+            known = self.__dict__["sentences"] = Followed(torch.zeros_like(Sentences.of))
+        known.add(tokens, first, words)
+        Sentences.of.copy_(known.numbers)
         return write(self, tokens, *args, **named)
 
-    PotSession.write = followed  # type: ignore[method-assign]  # for the whole process: places are not words
+    def taken(self: PotSession, before: PotSession) -> None:
+        known = before.__dict__.get("sentences")
+        self.__dict__["sentences"] = known and known.copy()
+
+    def forked(self: PotSession) -> PotSession:
+        twin = fork(self)
+        taken(twin, self)
+        return twin
+
+    def put(self: PotSession, before: PotSession) -> None:
+        put_back(self, before)
+        taken(self, before)
+
+    # For the whole process: a policy knows places, not words.
+    PotSession.write, PotSession.fork, PotSession.put_back = followed, forked, put  # type: ignore[method-assign,assignment]
 
 
-def _by_sentence(score: Tensor, number: Tensor) -> Tensor:
+def by_sentence(score: Tensor, number: Tensor) -> Tensor:
     """The mean of each sentence's slots, at each of them; slots lie in the order of the text."""
     place = F.pad((number[..., 1:] != number[..., :-1]).cumsum(-1), (1, 0))
     sums = torch.zeros_like(score).scatter_add(-1, place, score)

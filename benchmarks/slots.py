@@ -61,8 +61,14 @@ CANDIDATES: dict[str, dict[str, Any]] = {
     "even budgets": {"across": "none"},
     "frozen": {"join": "frozen"},
     "frozen, catalyst facts": {"join": "frozen", "catalyst": FACTS},
+    "lines": {"sentences": "lines"},
+    "lines, catalyst facts": {"sentences": "lines", "catalyst": FACTS},
+    "lines, one ranking": {"sentences": "lines", "join": "sum"},
     "sentences": {"sentences": "whole"},
     "sentences, catalyst facts": {"sentences": "whole", "catalyst": FACTS},
+    "sentences, one ranking": {"sentences": "whole", "join": "sum"},
+    "sentences, one ranking, catalyst facts": {"sentences": "whole", "join": "sum", "catalyst": FACTS},
+    "sentences, shared": {"sentences": "whole", "heads": "all"},
 }
 LONGBENCH = "narrativeqa,qasper,multifieldqa_en,hotpotqa,2wikimqa,musique,trec,triviaqa,passage_retrieval_en"
 
@@ -181,7 +187,6 @@ def main() -> None:
     if args.maximum:
         candidates.take_maximum()
     if any("sentences" in CANDIDATES[name] for name in named(args.only)):
-        args.batch = 1  # sentences are those of the text that is read: one at a time
         candidates.follow_sentences(engine.tokenizer, engine.model.vocabulary, engine.model.device)
     if any("across" in CANDIDATES[name] for name in named(args.only)):
         budgets.allow(engine)

@@ -51,7 +51,8 @@ def test_without_settings_a_candidate_is_the_default() -> None:
     assert torch.equal(Candidate().score(seen(), 24), InfiniPot().score(seen(), 24))
 
 
-SET = [one for one in slots.CANDIDATES.values() if set(one) - {"catalyst", "across", "share", "sentences"}]
+OTHERS = {"across", "share", "sentences"}  # want more than a layer's evidence
+SET = [one for one in slots.CANDIDATES.values() if set(one) - {"catalyst"} and not OTHERS & set(one)]
 
 
 @pytest.mark.parametrize("told", SET)
@@ -203,26 +204,72 @@ def test_the_maximum_over_a_groups_query_heads(monkeypatch: pytest.MonkeyPatch) 
 
 
 def test_sentences_stay_or_go_whole(monkeypatch: pytest.MonkeyPatch) -> None:
-    numbers = torch.arange(64) // 8
+    numbers = torch.stack((torch.arange(64) // 8, torch.arange(64) // 4))
     monkeypatch.setattr(Sentences, "of", numbers)
     evidence = replace(seen(), opening=0, recent=0)
-    kept = Candidate(sentences="whole").select(evidence, 32)
-    assert (numbers[kept].view(2, 4, 8).float().std(-1) == 0).all()  # four whole ones of each head
-    means = evidence.novelty.view(1, 2, 8, 8).mean(-1)
-    best = means.topk(2).indices  # half of the budget is novelty's
-    assert all(set(best[0, head].tolist()) <= set(numbers[kept[0, head]].tolist()) for head in range(2))
+    for rule, size, numbered in (("whole", 8, numbers[0]), ("lines", 4, numbers[1])):
+        kept = Candidate(sentences=rule).select(evidence, 32)  # type: ignore[arg-type]  # one of its words
+        assert (numbered[kept].view(2, 32 // size, size).float().std(-1) == 0).all()  # whole ones
+        best = evidence.novelty.view(1, 2, -1, size).mean(-1).topk(16 // size).indices  # novelty's half
+        assert all(set(best[0, head].tolist()) <= set(numbered[kept[0, head]].tolist()) for head in range(2))
+
+
+def test_all_heads_may_keep_the_same() -> None:
+    chance = torch.Generator().manual_seed(2)
+    catalyst, novelty = torch.rand(3, 2, 64, generator=chance), torch.rand(64, generator=chance)
+    source = torch.arange(64).expand(3, 2, 64)
+    evidence = Evidence(0, source, novelty.expand(3, 2, 64), catalyst / catalyst.sum(-1, keepdim=True))
+    kept = Candidate(heads="all", pool=1, novelty=0.0).select(evidence, 16)
+    assert (kept == kept[0, 0]).all()
+    assert evidence.catalyst is not None
+    assert set(kept[0, 0].tolist()) == set(evidence.catalyst.mean((0, 1)).topk(16).indices.tolist())
+
+
+TEXT = 'One. Two is longer!\nAnd it\ngoes on\n\nA heading\n\nPi is 3.14 or so. "Three?" '
 
 
 def test_sentences_of_what_is_read_are_numbered(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in ("of", "ended"):
-        monkeypatch.setattr(Sentences, name, getattr(Sentences, name))
-    monkeypatch.setattr(PotSession, "write", PotSession.write)  # is put back
-    model, text = ToyModel(), "One. Two is longer! And three" * 20
-    follow_sentences(ByteTokenizer(), model.vocabulary, model.device)
-    reader = Recipe.named("infinipot", capacity=256).reader(model, ByteTokenizer())
-    reader.read(text)
-    ids = ByteTokenizer().encode(text)
-    wanted = [0]
-    for token in ids[:-1]:
-        wanted.append(wanted[-1] + (chr(token) in ".!?"))
-    assert Sentences.of[1 : 1 + len(ids)].tolist() == wanted  # a text begins with a token of the model's
+    monkeypatch.setattr(Sentences, "of", Sentences.of)
+    for name in ("write", "fork", "put_back"):
+        monkeypatch.setattr(PotSession, name, getattr(PotSession, name))  # is put back
+    model, tokenizer = ToyModel(), ByteTokenizer()
+    follow_sentences(tokenizer, model.vocabulary, model.device)
+    reader = Recipe.named("infinipot", capacity=256).reader(model, tokenizer)
+    reader.read(TEXT * 10)
+    for rule, wanted in enumerate((6, 7)):  # a line's end in a sentence does not end it, or does
+        pieces = _pieces(reader.session, TEXT * 10, rule)
+        assert len(pieces) == 10 * wanted
+        whole = ["One. ", "Two is longer!\n", "And it\ngoes on\n\n", "A heading\n\n", "Pi is 3.14 or so. "]
+        whole += ['"Three?" ']
+        assert pieces[:wanted] == ([*whole[:2], "And it\n", "goes on\n\n", *whole[3:]] if rule else whole)
+
+
+def test_every_session_has_its_own_sentences(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Sentences, "of", Sentences.of)
+    for name in ("write", "fork", "put_back"):
+        monkeypatch.setattr(PotSession, name, getattr(PotSession, name))  # is put back
+    model, tokenizer = ToyModel(), ByteTokenizer()
+    follow_sentences(tokenizer, model.vocabulary, model.device)
+    first, second = (Recipe.named("infinipot", capacity=256).reader(model, tokenizer) for _ in range(2))
+    first.read("A first text. Of two. ")
+    second.read("Another one in one piece " * 3)
+    twin = first.fork()
+    twin.read("And a third. ")
+    first.session.write([], distil=True)
+    assert len(_pieces(first.session, "A first text. Of two. ", 0)) == 2
+    twin.session.write([], distil=True)
+    assert len(_pieces(twin.session, "A first text. Of two. And a third. ", 0)) == 3
+    first.session.put_back(twin.session)
+    first.session.write([], distil=True)
+    assert len(_pieces(first.session, "A first text. Of two. And a third. ", 0)) == 3
+
+
+def _pieces(session: PotSession, text: str, rule: int) -> list[str]:
+    """The text's sentences, as the session's numbers part it."""
+    session.write([], distil=True)
+    letters = ByteTokenizer().encode(text)
+    numbers = Sentences.of[rule, 1 : 1 + len(letters)].tolist()  # a text begins with a token of the model's
+    parts: dict[int, list[int]] = {}
+    for number, letter in zip(numbers, letters, strict=True):
+        parts.setdefault(number, []).append(letter)
+    return [ByteTokenizer().decode(part) for part in parts.values()]
