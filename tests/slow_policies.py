@@ -19,19 +19,26 @@ def infinipot(
     novelty: float = 0.5,
     pool: int = 7,
     recent: int = 0,
+    sentences: list[int] | None = None,
 ) -> list[int]:
     """T most novel first, then the best by catalyst score (section 3.3.3), pooled over neighbours.
 
-    The `recent` last ones stay before all others.
+    The `recent` last ones stay before all others. With `sentences`, the number of each token's, both scores
+    are means over what is left of a sentence.
     """
     everything = list(range(len(held)))
     last = everything[len(held) - recent :]
-    novel = best([e.novelty for e in held], round(novelty * budget), everything[: len(held) - recent])
+    score = catalyst[layer][head] if catalyst else [0.0] * len(held)
+    surprise = [e.novelty for e in held]
+    around = [everything[max(0, i - pool // 2) : i + pool // 2 + 1] for i in everything]
+    if sentences is not None:
+        same = [sentences[e.source] for e in held]
+        around = [[j for j in everything if same[j] == same[i]] for i in everything]
+        surprise = [sum(surprise[j] for j in some) / len(some) for some in around]
+    score = [sum(score[j] for j in some) / len(some) for some in around]
+    novel = best(surprise, round(novelty * budget), everything[: len(held) - recent])
     novel = last + novel[: budget - recent]
     rest = [i for i in everything if i not in novel]
-    score = catalyst[layer][head] if catalyst else [0.0] * len(held)
-    around = [score[max(0, i - pool // 2) : i + pool // 2 + 1] for i in everything]
-    score = [sum(some) / len(some) for some in around]
     return sorted(novel + best(score, budget - len(novel), rest))
 
 

@@ -112,6 +112,7 @@ def layer(rotation: Rotation, slots: int, kv_heads: int, dim: int) -> PotLayer:
     made.append(some(1, kv_heads, slots - 6, dim), some(1, kv_heads, slots - 6, dim))
     made.novelty.uniform_()
     made.running.uniform_()
+    made.sentence.random_(9)
     return made
 
 
@@ -125,17 +126,20 @@ def test_keeping_slots_of_all_layers() -> None:
         chosen = chances.topk(count).indices.sort().values
         table = torch.stack([addresses(one.tensors()) for one in layers])
         anchored, dtype = layers[0].anchored, layers[0].keys.dtype
-        kernels.keep(table, chosen, rotation.cos, rotation.sin, anchored, slots, slots // 2, dtype, True)
+        kernels.keep(
+            table, chosen, rotation.cos, rotation.sin, anchored, slots, slots // 2, dtype, True, True
+        )
         for one, twin, places in zip(layers, twins, chosen, strict=True):
             twin.keep(places)
             one.fill, one.anchored = count, twin.anchored
             one.dropped.copy_(twin.dropped)
-            for name in ("values", "source", "novelty", "running", "anchors", "written"):
+            for name in ("values", "source", "novelty", "running", "sentence", "anchors", "written"):
                 assert torch.equal(getattr(one, name)[:, :, :count], getattr(twin, name)[:, :, :count]), name
             assert relative(one.keys[:, :, :count], twin.keys[:, :, :count]) < MOST[HALF]
             more = some(1, kv_heads, slots - count, dim), some(1, kv_heads, slots - count, dim)
             one.append(*more)
             twin.append(*more)
+            twin.sentence.copy_(one.sentence)  # of new slots it is noted by the pot
 
 
 def test_appending_a_chunk() -> None:

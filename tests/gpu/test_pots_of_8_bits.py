@@ -103,7 +103,7 @@ def test_keeping_slots_of_all_layers() -> None:
         chances = torch.rand(4, 1, kv_heads, layers[0].fill, device=DEVICE)
         chosen = chances.topk(count).indices.sort().values
         table = torch.stack([addresses(one.tensors()) for one in layers])
-        kernels.keep_rounded(table, chosen, slots, dim, True)
+        kernels.keep_rounded(table, chosen, slots, dim, True, True)
         for one, twin, places in zip(layers, twins, chosen, strict=True):
             twin.keep(places)
             one.fill = count

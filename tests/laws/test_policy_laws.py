@@ -1,5 +1,7 @@
 """What every registered policy must do, whatever the evidence."""
 
+from dataclasses import replace
+
 import pytest
 import torch
 from hypothesis import given
@@ -25,10 +27,14 @@ def situations(draw: st.DrawFn) -> tuple[Evidence, int]:
         return drawn.round() if ties else drawn
 
     place = torch.arange(slots).expand(shape)
-    return Evidence(0, place, scores(), scores(), scores(), scores(), opening, recent), budget
+    sentence = (torch.rand(shape, generator=source) < 0.2).cumsum(-1).int()
+    return Evidence(0, place, scores(), scores(), scores(), scores(), opening, recent, sentence), budget
 
 
-@pytest.mark.parametrize("policy", [cls() for cls in registry().values()], ids=lambda p: type(p).__name__)
+POLICIES = [*(cls() for cls in registry().values()), registry()["infinipot"](units="sentences")]  # type: ignore[call-arg]
+
+
+@pytest.mark.parametrize("policy", POLICIES, ids=lambda p: f"{type(p).__name__}-{getattr(p, 'units', '')}")
 @given(situation=situations())
 def test_exactly_the_budget_unique_sorted_protected_kept(
     policy: Policy, situation: tuple[Evidence, int]
@@ -58,8 +64,21 @@ def test_infinipot_is_the_two_step_choice_of_the_paper(situation: tuple[Evidence
             assert slots[b, h].tolist() == sorted(first + rest[: budget - len(first)])
 
 
+@given(situation=situations(), share=st.floats(0, 1))
+def test_sentences_stay_or_go_whole(situation: tuple[Evidence, int], share: float) -> None:
+    evidence, budget = situation
+    evidence = replace(evidence, opening=0, recent=0)
+    slots = registry()["infinipot"](novelty=share, units="sentences").select(evidence, budget)
+    kept = torch.zeros(evidence.source.shape).scatter(-1, slots, 1.0)
+    assert evidence.sentence is not None
+    for rows in zip(kept.flatten(0, 1), evidence.sentence.flatten(0, 1), strict=True):
+        shares = [rows[0][rows[1] == number].mean() for number in rows[1].unique()]
+        assert sum(0 < one < 1 for one in shares) <= 2  # one where novelty's half ends, one where all does
+
+
 def test_only_needed_evidence_is_asked_for() -> None:
     policy = registry()["infinipot"]
     assert policy(novelty=0.0).needs == {"catalyst"}
     assert policy(novelty=1.0).needs == {"novelty"}
     assert policy(novelty=0.5).needs == {"catalyst", "novelty"}
+    assert policy(units="sentences").needs == {"catalyst", "novelty", "sentence"}

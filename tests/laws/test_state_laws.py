@@ -18,11 +18,13 @@ from infinipot.reading.state import HeadAndTail, ReaderState
 from infinipot.testing import ByteTokenizer, ToyModel
 
 MODEL = ToyModel()
-RECIPES = ("infinipot", "h2o", "tova", "truncate", "full", "snapkv", "streaming-llm")
+RECIPES = ("infinipot", "whole sentences", "h2o", "tova", "truncate", "full", "snapkv", "streaming-llm")
 FLAGS = [one.name for one in fields(ReaderState) if one.type == "bool"]
 
 
 def reader(name: str = "infinipot", **options: object) -> Reader:
+    if name == "whole sentences":
+        name, options = "infinipot", {"units": "sentences", **options}
     asks = {"catalyst": "a b"} if name == "infinipot" else {}
     return Recipe.named(name, capacity=48, **asks, **options).reader(MODEL, ByteTokenizer())
 

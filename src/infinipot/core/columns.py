@@ -55,6 +55,7 @@ _NUMBERS = (
     Column("source", torch.long),  # place in the text, counted from 0
     Column("novelty", torch.float32),  # -log p when the token was read
     Column("running", torch.float32),  # attention received from every token so far
+    Column("sentence", torch.int32),  # the number of the sentence it stands in, where a policy asks for it
 )
 COLUMNS = (
     Column("keys", like="keys"),

@@ -9,6 +9,8 @@ from typing import Literal
 from infinipot.errors import ConfigError, check
 
 Pooling = Literal["mean", "max"]
+Units = Literal["slots", "sentences"]
+UNITS: tuple[Units, ...] = ("slots", "sentences")
 Tail = Literal["distil", "fill", "raw"]
 DEFAULT_CAPACITY = 4096
 ALL = -1  # passages: all of the text

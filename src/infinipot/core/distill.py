@@ -51,7 +51,7 @@ def _choose(policy: _Policy, layers: Sequence[Evidence], budget: int) -> dict[in
             why = f"layer {evidence.layer} does not show its attention to the pot"
             raise ModelError(f"this model is not supported: {why}")
     stacked: dict[str, Any] = {}
-    for name in ("source", "novelty", "catalyst", "last", "running"):
+    for name in ("source", "novelty", "catalyst", "last", "running", "sentence"):
         columns = [getattr(evidence, name) for evidence in layers]
         stacked[name] = None if any(column is None for column in columns) else torch.cat(columns)
     chosen = policy.select(replace(layers[0], **stacked), budget).chunk(len(layers))

@@ -6,7 +6,7 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-Need = Literal["catalyst", "last", "running", "novelty"]
+Need = Literal["catalyst", "last", "running", "novelty", "sentence"]
 
 
 @dataclass(frozen=True)
@@ -25,6 +25,7 @@ class Evidence:
     running: Tensor | None = None  # [B, Hkv, S] attention received from every token so far
     opening: int = 0  # first slots that must stay
     recent: int = 0  # last slots that must stay
+    sentence: Tensor | None = None  # [B, Hkv, S] the number of the sentence it stands in
 
     @property
     def protected(self) -> Tensor:

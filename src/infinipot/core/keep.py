@@ -20,10 +20,10 @@ def keep_all(layers: Sequence[PotLayer], slots: Sequence[Tensor], table: Tensor 
     first = layers[0]
     chosen = torch.stack(list(slots))
     if isinstance(first, RoundedLayer):
-        fast.keep_rounded(table, chosen, first.capacity, first.keys.shape[-1], first.summed)
+        fast.keep_rounded(table, chosen, first.capacity, first.keys.shape[-1], first.summed, first.numbered)
     else:
         turn, sizes = first.rotation, (first.anchored, first.capacity, first.max_anchors)
-        fast.keep(table, chosen, turn.cos, turn.sin, *sizes, first.keys.dtype, first.summed)
+        fast.keep(table, chosen, turn.cos, turn.sin, *sizes, first.keys.dtype, first.summed, first.numbered)
     count = chosen.shape[-1]
     # private: torch has no public word for one addition to many tensors
     torch._foreach_add_([layer.dropped for layer in layers], first.fill - count)

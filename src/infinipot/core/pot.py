@@ -208,6 +208,12 @@ class Pot:
             noted = novelty[:, None].to(layer.novelty.device)
             layer.novelty[:, :, layer.fill - novelty.shape[1] : layer.fill] = noted
 
+    def note_sentences(self, numbers: Tensor) -> None:
+        """Write the numbers of sentences [B, n] into the column of the last n slots, as novelty is."""
+        for layer in self.pot_layers:
+            noted = numbers[:, None].to(layer.sentence.device)
+            layer.sentence[:, :, layer.fill - numbers.shape[1] : layer.fill] = noted
+
     def evidence(self, opening: int = 0, recent: int = 0) -> list[Evidence | None]:
         """What is known of each layer's slots; None for a local layer, which is not distilled."""
         return [

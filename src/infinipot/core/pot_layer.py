@@ -40,8 +40,9 @@ class PotLayer:
         self.catalyst: Tensor | None = None  # [B, Hkv, S] attention received from the last catalyst
         self.last: Tensor | None = None  # [B, Hkv, S] attention received from the last tokens
         self.summed = False  # `running` was observed
+        self.numbered = False  # `sentence` is asked for
         self.keys = self.values = self.anchors = torch.empty(0)
-        self.written = self.source = self.novelty = self.running = torch.empty(0)
+        self.written = self.source = self.novelty = self.running = self.sentence = torch.empty(0)
         self.dropped = torch.empty(0)  # `tokens` less `fill`, on the device: a captured graph counts so
 
     def _allocate(self, keys: Tensor, values: Tensor) -> None:
@@ -89,6 +90,9 @@ class PotLayer:
         self.source.narrow(2, self.fill, count).copy_(self.dropped + places)
         for name in STARTING_AT_ZERO:
             getattr(self, name).narrow(2, self.fill, count).zero_()
+        if self.numbered and self.fill:  # an answer's tokens go with what came before
+            last = self.sentence.narrow(2, self.fill - 1, 1)
+            self.sentence.narrow(2, self.fill, count).copy_(last.expand(-1, -1, count))
 
     def write_at(self, place: Tensor, keys: Tensor, values: Tensor) -> tuple[Tensor, Tensor]:
         """Write one entry [1, Hkv, 1, D] at place [1], uncounted; return the keys and values of all slots."""
@@ -133,7 +137,8 @@ class PotLayer:
         """Return what is known of the slots of this layer, the model's `index`th."""
         source, novelty = self.source[:, :, : self.fill], self.novelty[:, :, : self.fill]
         running = self.running[:, :, : self.fill] if self.summed else None
-        return Evidence(index, source, novelty, self.catalyst, self.last, running, opening, recent)
+        sentence = self.sentence[:, :, : self.fill] if self.numbered else None
+        return Evidence(index, source, novelty, self.catalyst, self.last, running, opening, recent, sentence)
 
     def observe(
         self, queries: Tensor, keys: Tensor, spec: LogitSpec, needs: Set[str], window: int, catalyst: int,
@@ -208,6 +213,7 @@ class PotLayer:
     def copy(self, capacity: int | None = None) -> "PotLayer":
         """Return a second pot layer with the same content, larger if so wished."""
         twin = self._empty(capacity or self.capacity)
+        twin.numbered = self.numbered
         twin.restore(self)
         return twin
 
@@ -239,10 +245,11 @@ class PotLayer:
 
     def state(self) -> State:
         """Return its content: views, as long as they are filled."""
+        filled = {"running": self.summed, "sentence": self.numbered}
         tensors = {
             column.name: getattr(self, column.name)[:, :, : getattr(self, column.length)]
             for column in self.columns
-            if self.keys.numel() and (column.name != "running" or self.summed)
+            if self.keys.numel() and filled.get(column.name, True)
         }
         if self.last is not None:
             tensors["last"] = self.last
@@ -271,8 +278,12 @@ class PotLayer:
         found = {}
         for column in self.columns:
             name, mine, end = column.name, getattr(self, column.name), ends[column.length]
-            if name == "running" and "running" not in state.tensors:
+            if name == "running" and name not in state.tensors:
                 found[name] = torch.zeros_like(mine[:, :, :end])
+            elif name == "sentence" and name not in state.tensors:
+                found[name] = torch.zeros_like(mine[:, :, :end])
+                if self.numbered:  # each slot is one of its own
+                    found[name] += torch.arange(end, device=mine.device)
             else:
                 found[name] = state.tensor(name, mine, *mine.shape[:2], end, *mine.shape[3:])
         for name, most in (("source", tokens), ("written", self.capacity)):

@@ -71,6 +71,22 @@ def pool(score: Tensor, kernel: int, pooling: Pooling) -> Tensor:
     return F.avg_pool1d(score, kernel, stride=1, padding=kernel // 2, count_include_pad=False)
 
 
+def by_run(score: Tensor, number: Tensor) -> Tensor:
+    """The mean over each run of neighbouring slots [B, Hkv, S] with the same number, at each of them."""
+    slots = torch.arange(score.shape[-1], device=score.device)
+    cuts = number[..., 1:] != number[..., :-1]
+    first, last = F.pad(cuts, (1, 0), value=True), F.pad(cuts, (0, 1), value=True)
+    start = torch.where(first, slots, 0).cummax(-1).values
+    stop = torch.where(last, slots, len(slots)).flip(-1).cummin(-1).values.flip(-1) + 1
+    sums = F.pad(score.double().cumsum(-1), (1, 0))
+    return ((sums.gather(-1, stop) - sums.gather(-1, start)) / (stop - start)).to(score.dtype)
+
+
+def first_best(score: Tensor, count: int) -> Tensor:
+    """The `count` best slots [B, Hkv, count]; of slots that are worth the same, the first ones."""
+    return score.sort(dim=-1, descending=True, stable=True).indices[..., :count]
+
+
 def surprise(logits: Tensor, targets: Tensor) -> Tensor:
     """-log p [T] of the targets [T] under logits [T, V], in float32 whatever the logits' type."""
     wide = logits.float()

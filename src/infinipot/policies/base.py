@@ -52,4 +52,8 @@ class ScoredPolicy(Policy):
     def select(self, evidence: Evidence, budget: int) -> Tensor:
         """Keep the `budget` best slots, in reading order."""
         score = self.score(evidence, budget).masked_fill(evidence.protected, torch.inf)
-        return score.topk(budget, dim=-1).indices.sort(dim=-1).values
+        return self.best(score, budget).sort(dim=-1).values
+
+    def best(self, score: Tensor, count: int) -> Tensor:
+        """Return the `count` best slots, in any order; which of slots worth the same is left open."""
+        return score.topk(count, dim=-1).indices

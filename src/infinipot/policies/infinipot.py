@@ -6,9 +6,9 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from infinipot.core.config import Pooling
+from infinipot.core.config import UNITS, Pooling, Units
 from infinipot.core.evidence import Evidence, Need
-from infinipot.core.scores import pool
+from infinipot.core.scores import by_run, first_best, pool
 from infinipot.errors import check
 from infinipot.policies.base import ScoredPolicy
 
@@ -17,6 +17,8 @@ from infinipot.policies.base import ScoredPolicy
 class InfiniPot(ScoredPolicy):
     """The most novel slots first, the rest by the catalyst's attention (section 3.3.3).
 
+    units     what stays or goes together: slots, or sentences. Of a sentence both scores are the means over
+              its slots that are still there, and `pool` means nothing (docs/adr/0024).
     novelty   alpha, the share of the budget given to the most novel slots.
     pool      catalyst scores are pooled over this many neighbouring slots, so that words survive in
               runs that can be read (docs/adr/0014); 1 is off, as in the paper.
@@ -33,27 +35,38 @@ class InfiniPot(ScoredPolicy):
     novelty: float = 0.5
     pool: int = 7
     pooling: Pooling = "mean"
+    units: Units = "slots"
 
     def __post_init__(self) -> None:
         check(0 <= self.novelty <= 1, "novelty", self.novelty, "use a share between 0 and 1")
         odd = self.pool >= 1 and self.pool % 2 == 1
         check(odd, "pool", self.pool, "use an odd number of slots, or 1 for no pooling")
         check(self.pooling in ("mean", "max"), "pooling", self.pooling, "use mean or max")
+        check(self.units in UNITS, "units", self.units, f"use {' or '.join(UNITS)}")
 
     @property
     def needs(self) -> frozenset[Need]:
         """A share of 0 or 1 leaves one of the two scores unused."""
         used: dict[Need, bool] = {"novelty": self.novelty > 0, "catalyst": self.novelty < 1}
+        used["sentence"] = self.units == "sentences"
         return frozenset(need for need in used if used[need])
 
     def score(self, evidence: Evidence, budget: int) -> Tensor:
         """Catalyst score, with the T = alpha * budget most novel slots put above all (Appendix B)."""
-        score = torch.zeros_like(evidence.novelty)
-        if evidence.catalyst is not None:
+        score, novelty = torch.zeros_like(evidence.novelty), evidence.novelty
+        if evidence.sentence is not None and self.units == "sentences":
+            novelty = by_run(novelty, evidence.sentence)
+            if evidence.catalyst is not None:
+                score = by_run(evidence.catalyst, evidence.sentence)
+        elif evidence.catalyst is not None:
             score = pool(evidence.catalyst, self.pool, self.pooling)
         free = budget - evidence.opening - evidence.recent
         count = max(0, min(round(self.novelty * budget), free))
         if count == 0:
             return score
-        novel = evidence.novelty.masked_fill(evidence.protected, -torch.inf).topk(count, dim=-1).indices
+        novel = self.best(novelty.masked_fill(evidence.protected, -torch.inf), count)
         return score.scatter(-1, novel, torch.inf)
+
+    def best(self, score: Tensor, count: int) -> Tensor:
+        """Return the best slots; of a sentence that does not fit whole, its beginning."""
+        return first_best(score, count) if self.units == "sentences" else super().best(score, count)

@@ -30,6 +30,7 @@ from infinipot.reading.sequence import Sequence, begin
 from infinipot.reading.session import PotSession
 from infinipot.recall.archive import Archive
 from infinipot.recall.passages import Passage
+from infinipot.text.sentences import Sentences
 from infinipot.text.tokenizer import Format, Frame, Tokenizer, chat_frame
 
 GREEDY = Generation()
@@ -54,6 +55,7 @@ class Reader:
         bare: bool = False,
     ) -> None:
         self.session, self.tokenizer = PotSession(model, policy, config, mode), tokenizer
+        self.session.sentences = Sentences.of(tokenizer)
         self.frame = self._layout = tokenizer.frame(format)
         self._format, self._chat = format, chat_frame(tokenizer)
         self.dialogue_frame = self._chat or self.frame

@@ -25,6 +25,7 @@ from infinipot.reading.plan import BLOCK, CAPTURE_AFTER, RECENT, CyclePlan
 from infinipot.reading.recording import Recording
 from infinipot.reading.stage import Stage
 from infinipot.reading.state import HeadAndTail, ReaderState, Uncounted
+from infinipot.text.sentences import Sentences
 
 
 class PotSession:
@@ -44,6 +45,7 @@ class PotSession:
         # Why nothing is captured; empty where it is.
         self.capture_obstacle = model.obstacle or cycle_obstacle(self.pot, model.device)
         self.graphs = None if self.capture_obstacle else Graphs(self.pot)
+        self.sentences: Sentences | None = None  # set where the policy asks for them
         self.stage: Stage | None = None  # set where many sessions share what is captured
         self.decodes_captured = not (model.obstacle or decode_obstacle(self.pot, model.device))
         self._pace: torch.cuda.Event | None = None  # when the last forward but one is done
@@ -52,6 +54,8 @@ class PotSession:
         config = self.config
         pot = self.model.new_pot(config.capacity, config.kept, self.mode, config.pot_bits)
         pot.needs, pot.window = self.needs, self.policy.last if self.policy else 1
+        for layer in pot.pot_layers:
+            layer.numbered = "sentence" in self.needs
         pot.lengths = frozenset({1, BLOCK, min(BLOCK, self.config.capacity - self.config.kept)})
         return pot
 
@@ -147,8 +151,7 @@ class PotSession:
         be `scored`: a final answer's. Without a budget |C| slots are left.
         """
         plan = self._plan(len(tokens), distil, recent, budget or self.config.kept, scored)
-        written = torch.tensor([[*tokens, *(self.catalyst if distil else [])]], dtype=torch.long)
-        ids = to_device(written, self.model.device)
+        ids = to_device(self._written(tokens, self.catalyst if distil else []), self.model.device)
         inputs = [ids] if self.state.last_hidden is None else [ids, self.state.last_hidden]
         if self.graphs is None or self.recording is not None or not plan.is_long:
             hidden = self._plainly(plan, inputs)
@@ -161,6 +164,15 @@ class PotSession:
             self.state.has_undistilled = False
             self.state.tail_was_filled = plan.budget > self.config.kept
         return hidden
+
+    def _written(self, tokens: list[int], catalyst: list[int]) -> Tensor:
+        """The ids of a forward [1, n], or [2, n] with the numbers of their sentences where a policy asks."""
+        rows = [[*tokens, *catalyst]]
+        if "sentence" in self.needs:
+            assert self.sentences is not None
+            numbers, self.state.sentence = self.sentences.numbers(tokens, self.state.sentence)
+            rows.append([*numbers, *([0] * len(catalyst))])
+        return torch.tensor(rows, dtype=torch.long)
 
     @torch.no_grad()
     def repeat(self, plan: CyclePlan, inputs: list[Tensor]) -> Tensor:
@@ -207,13 +219,17 @@ class PotSession:
         self.distil(plan.budget, plan.recent)
 
     def _forward(self, plan: CyclePlan, ids: Tensor, before: Tensor | None = None) -> Tensor:
-        """Write ids [1, n] after the hidden state before them; return the last token's own."""
+        """Write ids [1, n], or [2, n] with their sentences, after the hidden state before them; return the
+        last token's own."""
         hidden, count = before if before is not None else torch.empty(0), plan.tokens
+        ids, sentences = ids[:1], ids[1:, :count]
         if ids.shape[1]:
             with self.pot.writing(plan.catalyst, observing=plan.scored or "last" in self.needs):
                 hidden = self.model.forward(ids, self.pot)[:, :count]
         if count and plan.scored and "novelty" in self.needs:
             self.pot.note_novelty(self._novelty(hidden, ids[:, :count], before))
+        if count and len(sentences):
+            self.pot.note_sentences(sentences)
         return hidden[:, -1:].clone()  # a view would keep a chunk's hidden states alive
 
     def distil(self, budget: int, recent: int = 0) -> None:

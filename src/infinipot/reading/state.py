@@ -8,6 +8,7 @@ from typing import Self, TypeGuard
 from torch import Tensor
 
 from infinipot.core.state import State, damaged
+from infinipot.text.sentences import START, Since
 
 LONGEST = 2**62
 # What states were called before; a file kept then still loads.
@@ -76,6 +77,7 @@ class ReaderState:
     has_undistilled  text was read since the last distillation.
     tail_was_filled  the last distillation left more than |C|, since a text ended.
     exhausts_pot     the last answer filled the pot beyond what can be distilled.
+    sentence         the sentence that the next token may go on with, where a policy asks for sentences.
     head_tail        both ends of all text, for recipes that never read its middle.
     """
 
@@ -87,6 +89,7 @@ class ReaderState:
     has_undistilled: bool = False
     tail_was_filled: bool = False
     exhausts_pot: bool = False
+    sentence: Since = START
     head_tail: HeadAndTail | None = None
 
     def copy(self) -> Self:
@@ -97,7 +100,7 @@ class ReaderState:
     def saved(self) -> State:
         """Return every field as data."""
         numbers = {one.name: getattr(self, one.name) for one in fields(self) if one.name != "last_hidden"}
-        numbers["pending"] = list(self.pending)
+        numbers["pending"], numbers["sentence"] = list(self.pending), [int(one) for one in self.sentence]
         numbers["head_tail"] = self.head_tail and self.head_tail.state()
         return State({} if self.last_hidden is None else {"last": self.last_hidden}, numbers)
 
@@ -125,9 +128,18 @@ class ReaderState:
             seconds=float(seconds),
             pending=list(pending),
             last_hidden=None if last is None else check(last),
+            sentence=_sentence(told.get("sentence", [0] * len(START))),
             head_tail=None if cut is None else HeadAndTail.restored(told.get("head_tail"), cut),
             **{name: bool(found) for name, found in flags.items()},
         )
+
+
+def _sentence(found: object) -> Since:
+    """Where a stream of sentences was; an older state does not say."""
+    if not _is_tokens(found) or len(found) != len(START) or min(found) < 0:
+        raise damaged("sentence is damaged")
+    number, ended, lines, spaced = found
+    return Since(number, bool(ended), lines, bool(spaced))
 
 
 def _is_tokens(found: object) -> TypeGuard[list[int]]:

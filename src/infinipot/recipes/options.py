@@ -8,7 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from infinipot.core.config import ALL, DEFAULT_CAPACITY
+from infinipot.core.config import ALL, DEFAULT_CAPACITY, UNITS
 from infinipot.models.catalog import DEFAULT_MODEL
 from infinipot.recipes.option import Option
 
@@ -41,6 +41,7 @@ _AMOUNT: dict[str, Any] = {
     "words": (("all", ALL),),
 }
 _BITS = "Bits of a pot's keys and values: 8 takes less than half the memory."
+_UNITS = "What stays or goes together when a pot is distilled."
 _PROMPT = "general, general-1, general-2, question, padding, unrelated, or a text of your own."
 
 
@@ -65,6 +66,7 @@ CHOICE = _named(  # how a method chooses what to keep; a setting of the policy b
     Option("novelty", float, None, "Share of kept entries chosen by novelty.", POT, shown="0.5"),
     Option("pool", int, None, "Neighbouring slots whose scores are pooled.", POT, shown="7; 1 = off"),
     Option("pooling", str, None, "How they are pooled.", POT, choices=("mean", "max"), shown="mean"),
+    Option("units", str, None, _UNITS, POT, choices=UNITS, shown="slots"),
 )
 DECLARED: Mapping[str, Option] = SIZES | CHOICE
 """Everything `Recipe.named` takes by declaration; further settings are the policy's own."""

@@ -64,7 +64,7 @@ class Recipe:
         if told["format"] not in ("chat", "plain") or "capacity" not in told:
             raise KeyError("format and capacity")
         sizes = {one.name: told[one.name] for one in fields(PotConfig) if one.name in told}
-        knobs = {knob: told[knob] for knob in preset.knobs}
+        knobs = {knob: told.get(knob, usual) for knob, usual in preset.knobs.items()}
         return cls(preset, PotConfig(**sizes), knobs, told["catalyst"] or "general", told["format"])
 
     @property

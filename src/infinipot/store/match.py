@@ -22,6 +22,7 @@ from infinipot.text.files import label, title
 if TYPE_CHECKING:
     from infinipot.engine import Engine
 
+_USUAL = {"pot_bits": 16, "units": "slots"}  # what older pots have without saying it
 # Free to change for a kept pot, or said elsewhere; the last two are former names of `tail`.
 _ASIDE = ("catalyst", *RECALLING, "bounds", "note", "step", "tail", "settle", "fit")
 
@@ -69,9 +70,8 @@ def card_of(
 
 
 def _described(recipe: Recipe) -> dict[str, Any]:
-    """A recipe as a card holds it: older versions know no bits, and need none for 16 of them."""
-    told = recipe.describe()
-    return {name: value for name, value in told.items() if (name, value) != ("pot_bits", 16)}
+    """A recipe as a card holds it: older versions know no bits and no units, and need none for the usual."""
+    return {name: value for name, value in recipe.describe().items() if _USUAL.get(name) != value}
 
 
 def recipe_of(card: Card) -> Recipe:
@@ -121,7 +121,7 @@ def _other_recipe(theirs: Mapping[str, Any], ours: Mapping[str, Any]) -> str:
 
 def _sized(told: Mapping[str, Any]) -> dict[str, Any]:
     """A recipe with `keep` said out loud, and with the defaults of sizes that are younger than the pot."""
-    told = {**asdict(PotConfig()), **told}
+    told = {**asdict(PotConfig()), **_USUAL, **told}
     half = told["capacity"] // 2 if isinstance(told["capacity"], int) else None
     return {**told, "keep": half if told["keep"] is None else told["keep"]}
 

@@ -108,6 +108,7 @@ def layer(rotation: Rotation, fill: int, kv_heads: int, dim: int) -> PotLayer:
     made.append(some(1, kv_heads, fill, dim), some(1, kv_heads, fill, dim))
     made.novelty.uniform_()
     made.running.uniform_()
+    made.sentence.random_(9)
     return made
 
 
@@ -120,18 +121,28 @@ def test_keeping_slots_of_all_layers(kv_heads, dim):
         slots = torch.rand(3, 1, kv_heads, layers[0].fill, device=DEVICE).topk(count).indices.sort().values
         table = torch.stack([addresses(one.tensors()) for one in layers])
         kernels.keep(
-            table, slots, rotation.cos, rotation.sin, layers[0].anchored, 96, 48, layers[0].keys.dtype, True
+            table,
+            slots,
+            rotation.cos,
+            rotation.sin,
+            layers[0].anchored,
+            96,
+            48,
+            layers[0].keys.dtype,
+            True,
+            True,
         )
         for one, twin, chosen in zip(layers, twins, slots, strict=True):
             twin.keep(chosen)
             one.fill, one.anchored = count, twin.anchored
             one.dropped.copy_(twin.dropped)
-            for name in ("values", "source", "novelty", "running", "anchors", "written"):
+            for name in ("values", "source", "novelty", "running", "sentence", "anchors", "written"):
                 assert torch.equal(getattr(one, name)[:, :, :count], getattr(twin, name)[:, :, :count]), name
             assert close(one.keys[:, :, :count], twin.keys[:, :, :count])
             more = some(1, kv_heads, 96 - count, dim), some(1, kv_heads, 96 - count, dim)
             one.append(*more)
             twin.append(*more)
+            twin.sentence.copy_(one.sentence)  # of new slots it is noted by the pot
 
 
 @pytest.mark.parametrize("bits", [16, 8])
@@ -258,10 +269,12 @@ def test_a_chunk_in_8_bits_and_what_it_attends_to(kv_heads, dim, fill):
 
 def test_keeping_slots_in_8_bits_of_all_layers():
     layers = [eight(90, 2, 64) for _ in range(3)]
+    for one in layers:
+        one.sentence.random_(9)
     twins = [one.copy() for one in layers]
     slots = torch.rand(3, 1, 2, 90, device=DEVICE).topk(70).indices.sort().values
     table = torch.stack([addresses(one.tensors()) for one in layers])
-    kernels.keep_rounded(table, slots, 96, 64, True)
+    kernels.keep_rounded(table, slots, 96, 64, True, True)
     for one, twin, chosen in zip(layers, twins, slots, strict=True):
         twin.keep(chosen)
         for own, other in zip(one.tensors(), twin.tensors(), strict=True):

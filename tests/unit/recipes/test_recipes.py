@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import re
 from dataclasses import dataclass, replace
 from functools import partial
 from importlib import metadata
@@ -123,6 +124,38 @@ def test_fitting_where_a_text_ends_is_its_slow_pipeline(name: str) -> None:
     )  # all but an answer's token and the next cycle's
     same_pot(one, slow)
     torch.testing.assert_close(logits, slow.last_logits, atol=2e-5, rtol=1e-4)
+
+
+PROSE = (
+    'One came. "Who is it?" she asked!\nIt was\nthe keeper, at 3.15 or so.\n\nHe said (no more.) Then (so) '
+)
+
+
+def slowly_numbered(text: str) -> list[int]:
+    """The number of each letter's sentence: it begins after a mark and a space, or an empty line."""
+    numbers, number = [], 0
+    for place, letter in enumerate(text):
+        before = text[:place].rstrip()
+        gap = text[len(before) : place]
+        ended = re.search(r"[.!?][\"')]*$", before) and gap
+        number += bool(place and letter.strip() and (gap.count("\n") > 1 or ended))
+        numbers.append(number)
+    return numbers
+
+
+@pytest.mark.parametrize("tail", ["distil", "fill"])
+def test_whole_sentences_are_their_slow_pipeline(monkeypatch: pytest.MonkeyPatch, tail: str) -> None:
+    numbers = slowly_numbered(PROSE * 2)
+    assert numbers[-1] == 10
+    monkeypatch.setitem(globals(), "TEXT", list((PROSE * 2).encode()))
+    one, logits = answered("infinipot", tail=tail, units="sentences")
+    slow = SlowPot(one.model.model)
+    choose = partial(slow_policies.infinipot, slow, sentences=numbers)
+    slow_cycles(slow, one.config.kept, choose, one.session.catalyst, fit=tail == "fill")
+    same_pot(one, slow)
+    torch.testing.assert_close(logits, slow.last_logits, atol=2e-5, rtol=1e-4)
+    kept = one.pot.pot_layers[0]
+    assert kept.sentence[0, 0, :5].tolist() == [numbers[at] for at in kept.source[0, 0, :5]]
 
 
 def test_full_is_plain_attention_and_self_extend_groups_what_is_far() -> None:

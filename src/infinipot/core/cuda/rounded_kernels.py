@@ -12,7 +12,7 @@ from infinipot.core.columns import ROUNDED
 from infinipot.core.cuda.slot_kernels import move
 
 STRIDE = tl.constexpr(len(ROUNDED))
-KEYS, VALUES, KEY_SCALE, VALUE_SCALE, SOURCE, NOVELTY, SUMMED = (
+KEYS, VALUES, KEY_SCALE, VALUE_SCALE, SOURCE, NOVELTY, SUMMED, SENTENCE = (
     tl.constexpr(at) for at in range(len(ROUNDED))
 )
 LARGEST = tl.constexpr(127.0)
@@ -86,7 +86,8 @@ def append_rounded(
     batch, heads, count, dim = keys.shape
     keys, values = (x if x.stride(-1) == 1 else x.contiguous() for x in (keys, values))
     _append_rounded[(batch * heads, triton.cdiv(count, 32))](
-        keys, values, *into, offset, cos, sin, wide_keys, wide_values, dropped, fill, count, into[0].shape[2],
+        keys, values, *into[: SENTENCE.value], offset, cos, sin, wide_keys, wide_values,
+        dropped, fill, count, into[0].shape[2],
         *keys.stride()[:3], *values.stride()[:3], H=heads, D=dim, N=32, num_warps=4,
     )  # fmt: skip
 
@@ -141,7 +142,7 @@ def widen(
 @triton.jit
 def _keep_rounded(
     table, slots, count, capacity,
-    RUNNING: tl.constexpr, BH: tl.constexpr, D: tl.constexpr, N: tl.constexpr,
+    RUNNING: tl.constexpr, NUMBERED: tl.constexpr, BH: tl.constexpr, D: tl.constexpr, N: tl.constexpr,
 ):  # fmt: skip
     """Move one head's chosen slots to the front, a block after the other: see `slot_kernels`."""
     row, what = tl.program_id(0), tl.program_id(1)
@@ -165,12 +166,17 @@ def _keep_rounded(
             move(at + NOVELTY, tl.float32, inner * capacity, slot, place, here)
             if RUNNING:
                 move(at + SUMMED, tl.float32, inner * capacity, slot, place, here)
+            if NUMBERED:
+                move(at + SENTENCE, tl.int32, inner * capacity, slot, place, here)
         start += N
 
 
-def keep_rounded(table: Tensor, slots: Tensor, capacity: int, dim: int, running: bool) -> None:
+def keep_rounded(
+    table: Tensor, slots: Tensor, capacity: int, dim: int, running: bool, numbered: bool
+) -> None:
     """Keep the slots [L, B, Hkv, n] of all layers. Oracle: `RoundedLayer.keep`."""
     layers, batch, heads, count = slots.shape
     _keep_rounded[(layers * batch * heads, 3)](
-        table, slots, count, capacity, RUNNING=running, BH=batch * heads, D=dim, N=64, num_warps=8
-    )
+        table, slots, count, capacity,
+        RUNNING=running, NUMBERED=numbered, BH=batch * heads, D=dim, N=64, num_warps=8,
+    )  # fmt: skip

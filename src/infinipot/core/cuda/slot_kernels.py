@@ -14,7 +14,9 @@ from infinipot.core.cuda.attention_kernels import HALF
 # A layer's addresses in a table: one a column, in the order of `columns.COLUMNS`.
 STRIDE = tl.constexpr(len(COLUMNS))
 BLOCK = 64  # entries that a program appends
-KEYS, VALUES, SOURCE, NOVELTY, SUMMED, ANCHORS, WRITTEN = (tl.constexpr(at) for at in range(len(COLUMNS)))
+KEYS, VALUES, SOURCE, NOVELTY, SUMMED, SENTENCE, ANCHORS, WRITTEN = (
+    tl.constexpr(at) for at in range(len(COLUMNS))
+)
 
 
 # A chunk's entries --------------------------------------------------------------
@@ -73,7 +75,8 @@ def append(
 ) -> None:
     """Write new entries [B, Hkv, n, D] after slot `fill` of a layer's columns. Oracle: `PotLayer.append`.
 
-    into: `columns.SLOTS`, in their order: keys, values [B, Hkv, S, D], then numbers [B, Hkv, S].
+    into: `columns.SLOTS`, in their order: keys, values [B, Hkv, S, D], then numbers [B, Hkv, S]; sentences
+    are left as they are.
     turn: queries [B, Hq, n, D], turned in place by cosines and sines [n, D / 2], as keys are on their way.
     """
     batch, heads, count, dim = keys.shape
@@ -82,7 +85,8 @@ def append(
     queries, cos, sin = turn or (keys, keys, keys)
     more = queries.shape[1] if turn else 0
     _append[(batch * (heads + more), triton.cdiv(count, BLOCK))](
-        keys, values, *into, dropped, queries, cos, sin, fill, count, into[0].shape[2], batch * heads,
+        keys, values, *into[: SENTENCE.value], dropped, queries, cos, sin,
+        fill, count, into[0].shape[2], batch * heads,
         *keys.stride()[:3], *values.stride()[:3], *queries.stride()[:3],
         H=heads, Q=max(1, more), D=dim, N=BLOCK, TURN=bool(turn), num_warps=4,
     )  # fmt: skip
@@ -103,7 +107,8 @@ def move(address, KIND: tl.constexpr, begin, slot, place, here):
 @triton.jit
 def _keep(
     table, slots, cos, sin, anchored, count, capacity, max_anchors,
-    KIND: tl.constexpr, RUNNING: tl.constexpr, BH: tl.constexpr, D: tl.constexpr, N: tl.constexpr,
+    KIND: tl.constexpr, RUNNING: tl.constexpr, NUMBERED: tl.constexpr,
+    BH: tl.constexpr, D: tl.constexpr, N: tl.constexpr,
 ):  # fmt: skip
     """Move one head's chosen slots to the front; keys turn from their anchors.
 
@@ -161,12 +166,14 @@ def _keep(
             move(at + NOVELTY, tl.float32, inner * capacity, slot, place, here)
             if RUNNING:
                 move(at + SUMMED, tl.float32, inner * capacity, slot, place, here)
+            if NUMBERED:
+                move(at + SENTENCE, tl.int32, inner * capacity, slot, place, here)
         start += N
 
 
 def keep(
     table: Tensor, slots: Tensor, cos: Tensor, sin: Tensor, anchored: int, capacity: int, max_anchors: int,
-    dtype: torch.dtype, running: bool,
+    dtype: torch.dtype, running: bool, numbered: bool,
 ) -> None:  # fmt: skip
     """Keep the slots [L, B, Hkv, n] of all layers, positions reset. Oracle: `PotLayer.keep`.
 
@@ -176,5 +183,6 @@ def keep(
     layers, batch, heads, count = slots.shape
     _keep[(layers * batch * heads, 3)](
         table, slots, cos, sin, anchored, count, capacity, max_anchors,
-        KIND=HALF[dtype], RUNNING=running, BH=batch * heads, D=2 * cos.shape[-1], N=64, num_warps=8,
+        KIND=HALF[dtype], RUNNING=running, NUMBERED=numbered,
+        BH=batch * heads, D=2 * cos.shape[-1], N=64, num_warps=8,
     )  # fmt: skip
