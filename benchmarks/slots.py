@@ -61,14 +61,11 @@ CANDIDATES: dict[str, dict[str, Any]] = {
     "even budgets": {"across": "none"},
     "frozen": {"join": "frozen"},
     "frozen, catalyst facts": {"join": "frozen", "catalyst": FACTS},
-    "lines": {"sentences": "lines"},
-    "lines, catalyst facts": {"sentences": "lines", "catalyst": FACTS},
-    "lines, one ranking": {"sentences": "lines", "join": "sum"},
-    "sentences": {"sentences": "whole"},
-    "sentences, catalyst facts": {"sentences": "whole", "catalyst": FACTS},
-    "sentences, one ranking": {"sentences": "whole", "join": "sum"},
-    "sentences, one ranking, catalyst facts": {"sentences": "whole", "join": "sum", "catalyst": FACTS},
-    "sentences, shared": {"sentences": "whole", "heads": "all"},
+    "sentences": {"units": "sentences"},
+    "sentences, catalyst facts": {"units": "sentences", "catalyst": FACTS},
+    "sentences, one ranking": {"units": "sentences", "join": "sum"},
+    "sentences, one ranking, catalyst facts": {"units": "sentences", "join": "sum", "catalyst": FACTS},
+    "sentences, shared": {"units": "sentences", "heads": "all"},
 }
 LONGBENCH = "narrativeqa,qasper,multifieldqa_en,hotpotqa,2wikimqa,musique,trec,triviaqa,passage_retrieval_en"
 
@@ -186,8 +183,6 @@ def main() -> None:
     engine = open_engine(args.model, args.device, args.dtype)
     if args.maximum:
         candidates.take_maximum()
-    if any("sentences" in CANDIDATES[name] for name in named(args.only)):
-        candidates.follow_sentences(engine.tokenizer, engine.model.vocabulary, engine.model.device)
     if any("across" in CANDIDATES[name] for name in named(args.only)):
         budgets.allow(engine)
     for name in args.sets.split(","):

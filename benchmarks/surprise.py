@@ -4,9 +4,7 @@
 
 DATA holds `facts` and `books`. Each text is read once, as the default reads it with no question known. Of the
 tokens of planted paragraphs and of all others it says: how many there are, their mean novelty in nats, and
-the share of their slots that is kept (the mean over layers and heads). `top` is the share of a paragraph's
-tokens among the tokens that novelty would keep of the whole text, ranked by itself or by the mean of the
-sentence it stands in, with a line's end as the end of one or not.
+the share of their slots that is kept (the mean over layers and heads).
 """
 
 from __future__ import annotations
@@ -20,7 +18,6 @@ from typing import Any
 import numpy as np
 import torch
 
-from candidates import Followed, Words, by_sentence
 from infinipot.engine import Engine, open_engine
 from infinipot.eval.tasks.jsonl import find_file, read_rows
 from infinipot.eval.tasks.task import REPORT, TUNE, Example, make
@@ -49,7 +46,7 @@ def marked(told: list[str], opening: int, text: str, facts: list[str]) -> np.nda
     return found
 
 
-def measured(engine: Engine, text: str, facts: list[str], words: Words, capacity: int) -> dict[str, Any]:
+def measured(engine: Engine, text: str, facts: list[str], capacity: int) -> dict[str, Any]:
     """Read a text; return what is known of its facts and of the rest."""
     reader = engine.reader(Recipe.named(capacity=capacity, format=engine.format))
     recording = reader.session.recording = Recording()
@@ -60,24 +57,12 @@ def measured(engine: Engine, text: str, facts: list[str], words: Words, capacity
     record = recording.record(ids, pieces(engine.tokenizer, ids), {})
     inside = marked(list(record.pieces), len(opening), text, facts)
     novelty = torch.tensor(record.novelty).float()
-    held, kept = record.held().mean((0, 1)), reader.config.kept
-    sentences = Followed(torch.zeros(2, len(ids), dtype=torch.long))
-    sentences.add(ids, 0, words)
-    ranked = {"token": novelty} | {
-        rule: by_sentence(novelty[None], numbers[None])[0]
-        for rule, numbers in zip(("sentence", "line"), sentences.numbers, strict=True)
-    }
-    top = {
-        name: float(inside[score.topk(kept // 2).indices.numpy()].sum() / inside.sum())
-        for name, score in ranked.items()
-    }
+    held = record.held().mean((0, 1))
     sides = {"facts": inside, "others": ~inside}
     return {
         "tokens": {name: int(side.sum()) for name, side in sides.items()},
         "nats": {name: float(novelty[torch.tensor(side)].mean()) for name, side in sides.items()},
         "kept": {name: float(held[side].mean()) for name, side in sides.items()},
-        "top": top,
-        "chance": kept // 2 / len(ids),
     }
 
 
@@ -98,9 +83,9 @@ def main() -> None:
     engine = open_engine(args.model, args.device, args.dtype)
     rows = read_rows(find_file(args.data / "facts", ["squad.jsonl"], "JSON lines"))
     facts = [row.text("paragraph") for row in rows]
-    words, found = Words(engine.tokenizer, engine.model.vocabulary), []
+    found = []
     for part, text in texts(args, engine):
-        found.append({"part": part, **measured(engine, text, facts, words, args.capacity)})
+        found.append({"part": part, **measured(engine, text, facts, args.capacity)})
         print(json.dumps(found[-1]), flush=True)
     args.out.write_text(json.dumps({"model": args.model, "length": args.length, "texts": found}, indent=1))
 

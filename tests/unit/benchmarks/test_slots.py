@@ -11,7 +11,7 @@ import torch
 import budgets
 import slots
 from budgets import Budgeted
-from candidates import Candidate, Sentences, by_maximum, follow_sentences, take_maximum
+from candidates import Candidate, by_maximum, take_maximum
 from families import build
 from infinipot.core import pot_layer
 from infinipot.core.attention import LogitSpec
@@ -23,7 +23,6 @@ from infinipot.engine import Engine
 from infinipot.hf.model import HFModel
 from infinipot.policies.infinipot import InfiniPot
 from infinipot.policies.registry import registry
-from infinipot.reading.session import PotSession
 from infinipot.recipes.recipe import Recipe
 from infinipot.testing.model import ToyModel
 from infinipot.testing.tokenizer import ByteTokenizer
@@ -51,7 +50,7 @@ def test_without_settings_a_candidate_is_the_default() -> None:
     assert torch.equal(Candidate().score(seen(), 24), InfiniPot().score(seen(), 24))
 
 
-OTHERS = {"across", "share", "sentences"}  # want more than a layer's evidence
+OTHERS = {"across", "share", "units"}  # want more than a layer's evidence
 SET = [one for one in slots.CANDIDATES.values() if set(one) - {"catalyst"} and not OTHERS & set(one)]
 
 
@@ -203,15 +202,14 @@ def test_the_maximum_over_a_groups_query_heads(monkeypatch: pytest.MonkeyPatch) 
     torch.testing.assert_close(layer.catalyst, found[..., :-5])
 
 
-def test_sentences_stay_or_go_whole(monkeypatch: pytest.MonkeyPatch) -> None:
-    numbers = torch.stack((torch.arange(64) // 8, torch.arange(64) // 4))
-    monkeypatch.setattr(Sentences, "of", numbers)
-    evidence = replace(seen(), opening=0, recent=0)
-    for rule, size, numbered in (("whole", 8, numbers[0]), ("lines", 4, numbers[1])):
-        kept = Candidate(sentences=rule).select(evidence, 32)  # type: ignore[arg-type]  # one of its words
-        assert (numbered[kept].view(2, 32 // size, size).float().std(-1) == 0).all()  # whole ones
-        best = evidence.novelty.view(1, 2, -1, size).mean(-1).topk(16 // size).indices  # novelty's half
-        assert all(set(best[0, head].tolist()) <= set(numbered[kept[0, head]].tolist()) for head in range(2))
+def test_whole_sentences_are_those_of_the_policy() -> None:
+    chance = torch.Generator().manual_seed(4)
+    sentence = (torch.rand(1, 2, 64, generator=chance) < 0.2).cumsum(-1)
+    evidence = replace(seen(), sentence=sentence)
+    mine, theirs = Candidate(units="sentences"), InfiniPot(units="sentences")
+    assert mine.needs == theirs.needs
+    assert torch.equal(mine.select(evidence, 24), theirs.select(evidence, 24))
+    assert not torch.equal(mine.select(evidence, 24), Candidate().select(evidence, 24))
 
 
 def test_all_heads_may_keep_the_same() -> None:
@@ -223,53 +221,3 @@ def test_all_heads_may_keep_the_same() -> None:
     assert (kept == kept[0, 0]).all()
     assert evidence.catalyst is not None
     assert set(kept[0, 0].tolist()) == set(evidence.catalyst.mean((0, 1)).topk(16).indices.tolist())
-
-
-TEXT = 'One. Two is longer!\nAnd it\ngoes on\n\nA heading\n\nPi is 3.14 or so. "Three?" '
-
-
-def test_sentences_of_what_is_read_are_numbered(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Sentences, "of", Sentences.of)
-    for name in ("write", "fork", "put_back"):
-        monkeypatch.setattr(PotSession, name, getattr(PotSession, name))  # is put back
-    model, tokenizer = ToyModel(), ByteTokenizer()
-    follow_sentences(tokenizer, model.vocabulary, model.device)
-    reader = Recipe.named("infinipot", capacity=256).reader(model, tokenizer)
-    reader.read(TEXT * 10)
-    for rule, wanted in enumerate((6, 7)):  # a line's end in a sentence does not end it, or does
-        pieces = _pieces(reader.session, TEXT * 10, rule)
-        assert len(pieces) == 10 * wanted
-        whole = ["One. ", "Two is longer!\n", "And it\ngoes on\n\n", "A heading\n\n", "Pi is 3.14 or so. "]
-        whole += ['"Three?" ']
-        assert pieces[:wanted] == ([*whole[:2], "And it\n", "goes on\n\n", *whole[3:]] if rule else whole)
-
-
-def test_every_session_has_its_own_sentences(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Sentences, "of", Sentences.of)
-    for name in ("write", "fork", "put_back"):
-        monkeypatch.setattr(PotSession, name, getattr(PotSession, name))  # is put back
-    model, tokenizer = ToyModel(), ByteTokenizer()
-    follow_sentences(tokenizer, model.vocabulary, model.device)
-    first, second = (Recipe.named("infinipot", capacity=256).reader(model, tokenizer) for _ in range(2))
-    first.read("A first text. Of two. ")
-    second.read("Another one in one piece " * 3)
-    twin = first.fork()
-    twin.read("And a third. ")
-    first.session.write([], distil=True)
-    assert len(_pieces(first.session, "A first text. Of two. ", 0)) == 2
-    twin.session.write([], distil=True)
-    assert len(_pieces(twin.session, "A first text. Of two. And a third. ", 0)) == 3
-    first.session.put_back(twin.session)
-    first.session.write([], distil=True)
-    assert len(_pieces(first.session, "A first text. Of two. And a third. ", 0)) == 3
-
-
-def _pieces(session: PotSession, text: str, rule: int) -> list[str]:
-    """The text's sentences, as the session's numbers part it."""
-    session.write([], distil=True)
-    letters = ByteTokenizer().encode(text)
-    numbers = Sentences.of[rule, 1 : 1 + len(letters)].tolist()  # a text begins with a token of the model's
-    parts: dict[int, list[int]] = {}
-    for number, letter in zip(numbers, letters, strict=True):
-        parts.setdefault(number, []).append(letter)
-    return [ByteTokenizer().decode(part) for part in parts.values()]
