@@ -34,7 +34,25 @@ def claimed(says: Says) -> None:
     both = [("truncate 4096", KNOWN), ("truncate 4096", UNKNOWN)]
     both += [(f"infinipot-paper 4096 {name}", f"infinipot 4096 {name}") for name in KINDS]
     level = all(chance(few.less(*pair)) for pair in both)
-    page("has few rows, and they tell nothing apart.", holds=level)
+    page("has few rows of LongBench, and they tell nothing apart.", holds=level)
+    _gemma(page)
+
+
+def _gemma(page: partial[None]) -> None:
+    noise, essays = (rows_of(f"report-half-gemma-3-270m/{name}-short") for name in ("passkey", "essays"))
+    ours, blind, cut = "infinipot 4096 question", "infinipot 4096 general", "truncate 4096"
+    right, count = noise.right(ours)
+    below = all(noise.less(cell, ours)[2] < 0 for cell in OTHERS) and right == count == noise.right(blind)[0]
+    words = "InfiniPot finds all, known or not, the whole cache {} and truncation {}, each told apart;"
+    page(f"Of {{}} keys in noise {words}", count, noise.right("full")[0], noise.right(cut)[0], holds=below)
+    printed = "infinipot-paper 4096 question"
+    told = [essays.right(cell)[0] for cell in (ours, printed, "full")]
+    words = "with questions known, the method as printed {}, which is told apart, the whole\ncache {}."
+    level = chance(essays.less("full", ours)) and essays.less(printed, ours)[2] < 0
+    page(f"in essays {{}} {words}", *told, holds=level)
+    words = "it finds {} there, fewer than the whole cache and truncation ({})."
+    fewer = all(essays.less(cell, blind)[1] > 0 for cell in OTHERS)
+    page(words, essays.right(blind)[0], essays.right(cut)[0], holds=fewer)
 
 
 def _none() -> bool:

@@ -7,6 +7,7 @@ from functools import partial
 from claims.checks import Says
 from claims.raw import Three, chance, document, rows_of
 from claims.recall_ways import CARD, asked
+from claims.slots import SENTENCES, keys_found
 from infinipot.models.catalog import find
 
 PAGE = "README.md"
@@ -26,8 +27,10 @@ def claimed(says: Says) -> None:
     words = "question known | {} of {} | whole cache {} of {} ({} of {} at 64K, beyond the model's window)"
     numbers = [number for pair in (*known, essays.right(printed[0])) for number in pair]
     says(PAGE, f"{words}, as printed {{}} of {{}} |", *numbers)
-    words = "| the same, question not known | {} of {} | as printed {} of {} |"
-    says(PAGE, words, *essays.right("infinipot 4096 general"), *essays.right(printed[1]))
+    words = "question not known | {} of {}; {} of {} with `--units sentences`, which keeps whole sentences"
+    whole = keys_found("sentences", SENTENCES[0])
+    numbers = [*essays.right("infinipot 4096 general"), *whole, *essays.right(printed[1])]
+    says(PAGE, f"{words} | as printed {{}} of {{}} |", *numbers)
     far = [rows_of("report-half/essays").right("infinipot 4096 general", length=2**n) for n in (17, 18, 20)]
     long = [rows_of(f"report-half/{name}") for name in ("passkey", "essays")]
     words = (

@@ -7,7 +7,7 @@ from functools import partial
 from statistics import fmean
 
 from claims.checks import Says
-from claims.raw import Rows, chance, rows_of
+from claims.raw import Rows, chance, document, rows_of
 from infinipot.eval.estimates import FEW, paired
 from infinipot.eval.tasks.task import half
 from paper.spent import CANDIDATES, USUAL
@@ -43,8 +43,12 @@ def claimed(says: Says) -> None:
     _shares(adr)
     _budgets(adr)
     _ways(adr)
+    _sentences(adr)
     _maximum(adr)
     _results(partial(says, "docs/results.md"))
+    words = "it finds {} of {} keys in essays where the default finds {} ([ADR 24]"
+    found = keys_found("sentences", SENTENCES[0]), keys_found("sentences", DEFAULT)
+    says("docs/choosing.md", words, *found[0], found[1][0])
     right, tried = rows.right(f"{POOLED} join=sum general")
     adr("One ranking by both scores had all {} keys that it was tried on", right, holds=right == tried)
 
@@ -146,51 +150,80 @@ def _budgets(adr: partial[None]) -> None:
     adr("LongBench is not told apart on either half, but lower on `report`.", holds=level and tuned and lower)
 
 
-WHOLE = "candidate 4096 sentences=whole"
 WAYS = (
     *("candidate 4096 join=frozen general", f"candidate 4096 join=frozen {FACTS}"),
-    *(f"{WHOLE} general", f"{WHOLE} {FACTS}", "candidate 4096 share=nats general"),
+    "candidate 4096 share=nats general",
 )
 
 
-def _keys(folder: str, cell: str) -> tuple[int, int]:
+def keys_found(folder: str, cell: str) -> tuple[int, int]:
     """The keys that were found on both halves, and of how many."""
     found = [rows_of(f"slots/{folder}-essays-{part}").right(cell) for part in PARTS]
     return sum(one for one, _ in found), sum(count for _, count in found)
 
 
 def _ways(adr: partial[None]) -> None:
-    """Frozen scores and whole sentences, and a share by surprise once more."""
+    """Frozen scores, and a share by surprise once more."""
     gained = {}
     for label, name in SETS.items():
         rows = rows_of(f"slots/ways-{name}")
         _row(adr, f"`{name.split('-')[1]}`, {label.rpartition(',')[0]}", rows, DEFAULT, WAYS)
         gained[name] = [rows.less(cell, DEFAULT) for cell in WAYS]
-    whole = {name: found[2] for name, found in gained.items()}
-    words = "{:.1f} points on `report`, {:.1f} on `tune`, where chance is not excluded;"
-    told = whole["facts-report"][0], whole["facts-tune"][0]
-    adr(words, *told, holds=whole["facts-report"][1] > 0 and chance(whole["facts-tune"]))
-    fewer = whole["essays-tune"][1] > 0 and whole["essays-report"][1] >= 0
-    adr("more keys than the default on `tune` and no fewer on `report`,", holds=fewer)
-    adr(
-        "they alone have more facts than the default on a half",
-        holds=all(
-            one[1] <= 0
-            for name in ("facts-tune", "facts-report")
-            for at, one in enumerate(gained[name])
-            if at != 2
-        ),
-    )
-    doubled = [rows_of(f"slots/ways-facts-{part}") for part in PARTS]
-    less = all(rows.mean(WAYS[2])[0] < 2 * rows.mean(DEFAULT)[0] for rows in doubled)
-    level = chance(whole["longbench-tune"]) and whole["longbench-tune"][0] < 0
-    adr("facts do not double, and LongBench's mean is lower, not told apart:", holds=less and level)
-    keys = _keys("ways", WAYS[2]), _keys("ways", WAYS[3])
-    adr("They find {} of the {} keys\n({} with the catalyst for facts)", *keys[0], keys[1][0])
     frozen = [gained[name][at] for name in ("essays-tune", "facts-tune") for at in (0, 1)]
     adr("Frozen scores fail on `tune`.", holds=all(map(chance, frozen)))
-    before = [found[4] for found in gained.values()]
+    before = [found[2] for found in gained.values()]
     adr("with that mended it gains nothing either", holds=all(one[1] <= 0 for one in before))
+
+
+WHOLE, LINES = "candidate 4096 sentences=whole", "candidate 4096 sentences=lines"
+SENTENCES = (
+    *(f"{WHOLE} general", "candidate 4096 join=sum sentences=whole general"),
+    *("candidate 4096 heads=all sentences=whole general", f"{WHOLE} {FACTS}", f"{LINES} general"),
+)
+
+
+def _sentences(adr: partial[None]) -> None:
+    """Whole sentences: keys, facts, LongBench, and what planted facts are worth to a pot."""
+    for label, name in list(SETS.items())[:4]:
+        words = f"whole, `{name.split('-')[1]}`, {label.rpartition(',')[0]}"
+        _row(adr, words, rows_of(f"slots/sentences-{name}"), DEFAULT, SENTENCES)
+    last, less = {part: rows_of(f"slots/sentences-longbench-{part}") for part in PARTS}, {}
+    for part, rows in last.items():
+        told: list[float] = []
+        for cell in SENTENCES[:3]:
+            less[part, cell] = rows.less(cell, DEFAULT)
+            told += [*less[part, cell], len(rows.cell(cell).rows)]
+        adr(f"| LongBench, `{part}` | {' | '.join(['{:.1f} ({:.1f} to {:.1f}), {} rows'] * 3)} |", *told)
+    whole = SENTENCES[0]
+    keys = {cell: keys_found("sentences", cell) for cell in SENTENCES}
+    adr(
+        "they find {} of {} keys where the default finds {}",
+        *keys[whole],
+        keys_found("sentences", DEFAULT)[0],
+    )
+    gained = {part: rows_of(f"slots/sentences-essays-{part}").less(whole, DEFAULT) for part in PARTS}
+    facts = {part: rows_of(f"slots/sentences-facts-{part}").less(whole, DEFAULT) for part in PARTS}
+    adr("More keys on both halves beyond chance,", holds=all(one[1] > 0 for one in gained.values()))
+    words = "more facts on `report` ({:.1f} points, {:.1f} to {:.1f}); on `tune` {:.1f}, where chance is not"
+    adr(words, *facts["report"], facts["tune"][0], holds=facts["report"][1] > 0 and chance(facts["tune"]))
+    level = all(chance(less[part, whole]) for part in PARTS)
+    adr("LongBench is told apart on neither half.", holds=level)
+    adr("One ranking loses LongBench's half `report` again,", holds=less["report", SENTENCES[1]][2] < 0)
+    few = last["report"].less(whole, DEFAULT, last["report"].of_few(DEFAULT))
+    adr("without tasks of under ten rows {:.1f} ({:.1f} to {:.1f}) on `report`.", *few, holds=chance(few))
+    doubled = [rows_of(f"slots/sentences-facts-{part}") for part in PARTS]
+    times = [rows.mean(whole)[0] / rows.mean(DEFAULT)[0] for rows in doubled]
+    adr("facts are {:.1f} and {:.1f} times the default's, not twice.", *times, holds=max(times) < 2)
+    found = keys[SENTENCES[4]]
+    adr("With a line's end as the end of a sentence {} of {} keys are found", *found)
+    texts = document("slots/surprise.json")["texts"]
+    told = [
+        fmean(text[what][side] for text in texts) for what in ("nats", "kept") for side in ("facts", "others")
+    ]
+    words = (
+        "{:.1f} nats a token, the text around them {:.1f}; {:.0f}% of their slots are kept and {:.0f}% of the"
+    )
+    adr(words, *told[:2], 100 * told[2], 100 * told[3])
 
 
 def _maximum(adr: partial[None]) -> None:
@@ -205,7 +238,7 @@ def _maximum(adr: partial[None]) -> None:
             told += [rows.mean(cell)[0], round(100 * more.mean, 1) + 0.0, 100 * more.low, 100 * more.high]
         words = f"{label.rpartition(',')[0].removeprefix('{} ')}, `{name.split('-')[1]}`, {{}}"
         adr(f"| {words} | {{:.1f}} | {' | '.join([MORE] * len(cells))} |", *told)
-    right, count = _keys("maximum", GONE_ON[1])
+    right, count = keys_found("maximum", GONE_ON[1])
     usual_keys = rows_of(ESSAYS).right(GONE_ON[1])[0]
     words = "it finds {} of {} keys, one more than without the maximum;"
     adr(words, right, count, holds=right == usual_keys + 1)
@@ -257,7 +290,26 @@ def _both(adr: partial[None]) -> None:
     adr("but finds {} of {} keys, one fewer than asked for.", right, count, holds=right == 0.9 * count - 1)
 
 
+def _whole(says: partial[None]) -> None:
+    """The table of whole sentences in the results."""
+    cell = SENTENCES[0]
+    (found, count), usual = keys_found("sentences", cell), keys_found("sentences", DEFAULT)[0]
+    less = [rows_of(f"slots/sentences-essays-{part}").less(cell, DEFAULT) for part in PARTS]
+    told = "{:.1f} ({:.1f} to {:.1f}) on `tune`, {:.1f} ({:.1f} to {:.1f}) on `report`"
+    says(f"4K to 64K, of {{}} | {{}} | {{}} | {told} |", count, usual, found, *less[0], *less[1])
+    for part in PARTS:
+        rows, last = (rows_of(f"slots/sentences-{name}-{part}") for name in ("facts", "longbench"))
+        numbers = len(rows.cell(cell).rows), rows.mean(DEFAULT)[0], rows.mean(cell)[0]
+        words = (
+            f"16K tokens, `{part}`, {{}} questions | {{:.1f}} | {{:.1f}} | {{:.1f}} ({{:.1f}} to {{:.1f}}) |"
+        )
+        says(words, *numbers, *rows.less(cell, DEFAULT))
+        words = f"| LongBench, `{part}` | | | {{:.1f}} ({{:.1f}} to {{:.1f}}), {{}} rows |"
+        says(words, *last.less(cell, DEFAULT), len(last.cell(cell).rows))
+
+
 def _results(says: partial[None]) -> None:
+    _whole(says)
     essays = rows_of(ESSAYS)
     found = [essays.right(cell)[0] for cell in (USUAL, *GONE_ON)]
     words = "Of all {} keys the default finds {}, and the candidates {}, {}, {} and {} in the order of"
