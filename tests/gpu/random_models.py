@@ -6,7 +6,7 @@ else: a borrowed machine often has no more, not even pytest.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -25,9 +25,13 @@ CAPACITY, KEEP = 512, 256
 
 
 class Endless(ByteTokenizer):
-    """Never stops."""
+    """Never stops; every twentieth token ends a sentence."""
 
     stop_ids = frozenset()
+
+    def decode(self, ids: Sequence[int]) -> str:
+        """Return a word, or a full stop, for each id."""
+        return "".join("." if token % 20 == 0 else " word" for token in ids)
 
 
 def model(dtype: torch.dtype = torch.float32, head_dim: int = 64, layers: int = 4) -> HFModel:
@@ -47,10 +51,18 @@ def model(dtype: torch.dtype = torch.float32, head_dim: int = 64, layers: int = 
     return HFModel(made.eval().requires_grad_(False))
 
 
-def reader(on: HFModel, recipe: str = "infinipot", plain: bool = False, bits: int = 16) -> Reader:
+def reader(
+    on: HFModel, recipe: str = "infinipot", plain: bool = False, bits: int = 16, units: str | None = None
+) -> Reader:
     """A reader, whose pot has so many bits; a plain one captures nothing."""
     catalyst = "summarize all above" if recipe == "infinipot" else None
-    sizes: dict[str, Any] = {"capacity": CAPACITY, "keep": KEEP, "tail": "distil", "pot_bits": bits}
+    sizes: dict[str, Any] = {
+        "capacity": CAPACITY,
+        "keep": KEEP,
+        "tail": "distil",
+        "pot_bits": bits,
+        "units": units,
+    }
     made = Recipe.named(recipe, catalyst=catalyst, **sizes).reader(on, Endless())
     if plain:
         made.session.graphs = None

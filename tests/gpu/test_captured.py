@@ -11,11 +11,11 @@ from infinipot.reading.sampling import Generation
 LONGER_THAN_THE_POT = Generation(600)
 
 
-def agree(head_dim: int, fused: bool) -> None:
+def agree(head_dim: int, fused: bool, units: str | None = None) -> None:
     fast, slow = model(head_dim=head_dim), model(head_dim=head_dim)
     if fused:
         fuse(fast.decoder)
-    captured, plain = reader(fast), reader(slow, plain=True)
+    captured, plain = reader(fast, units=units), reader(slow, plain=True, units=units)
     assert captured.session.graphs is not None, captured.session.capture_obstacle
     ids = tokens(6000)
     read(captured, ids)
@@ -36,6 +36,10 @@ def test_heads_of_64() -> None:
 
 def test_heads_of_128() -> None:
     agree(128, fused=False)
+
+
+def test_whole_sentences() -> None:
+    agree(64, fused=False, units="sentences")
 
 
 def test_fused_layers() -> None:
