@@ -27,10 +27,11 @@ def claimed(says: Says) -> None:
     words = "question known | {} of {} | whole cache {} of {} ({} of {} at 64K, beyond the model's window)"
     numbers = [number for pair in (*known, essays.right(printed[0])) for number in pair]
     says(PAGE, f"{words}, as printed {{}} of {{}} |", *numbers)
-    words = "question not known | {} of {}; {} of {} with `--units sentences`, which keeps whole sentences"
+    words = "question not known | {} of {}; {} of {} where whole sentences are kept, an [option]"
     whole = keys_found("sentences", SENTENCES[0])
     numbers = [*essays.right("infinipot 4096 general"), *whole, *essays.right(printed[1])]
-    says(PAGE, f"{words} | as printed {{}} of {{}} |", *numbers)
+    link = "(docs/adr/0024-how-a-pot-spends-its-slots.md#whole-sentences)"
+    says(PAGE, f"{words}{link} | as printed {{}} of {{}} |", *numbers)
     far = [rows_of("report-half/essays").right("infinipot 4096 general", length=2**n) for n in (17, 18, 20)]
     long = [rows_of(f"report-half/{name}") for name in ("passkey", "essays")]
     words = (

@@ -185,7 +185,7 @@ SENTENCES = (
 def _sentences(adr: partial[None]) -> None:
     """Whole sentences: keys, facts, LongBench, and what planted facts are worth to a pot."""
     for label, name in list(SETS.items())[:4]:
-        words = f"whole, `{name.split('-')[1]}`, {label.rpartition(',')[0]}"
+        words = f"{label.rpartition(',')[0]} of `{name.split('-')[1]}`"
         _row(adr, words, rows_of(f"slots/sentences-{name}"), DEFAULT, SENTENCES)
     last, less = {part: rows_of(f"slots/sentences-longbench-{part}") for part in PARTS}, {}
     for part, rows in last.items():

@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from infinipot.core.evidence import Evidence
+from infinipot.core.scores import by_run
 from infinipot.policies.base import Policy
 from infinipot.policies.registry import registry
 
@@ -74,6 +75,14 @@ def test_sentences_stay_or_go_whole(situation: tuple[Evidence, int], share: floa
     for rows in zip(kept.flatten(0, 1), evidence.sentence.flatten(0, 1), strict=True):
         shares = [rows[0][rows[1] == number].mean() for number in rows[1].unique()]
         assert sum(0 < one < 1 for one in shares) <= 2  # one where novelty's half ends, one where all does
+
+
+def test_an_infinite_novelty_spoils_no_other_sentence() -> None:
+    score, number = torch.tensor([[[1.0, torch.inf, 2.0, 4.0]]]), torch.tensor([[[0, 0, 1, 1]]])
+    means = by_run(score, number)[0, 0]
+    assert means[2:].tolist() == [3.0, 3.0]
+    assert means[:2].isfinite().all()
+    assert means[0] > 1000
 
 
 def test_only_needed_evidence_is_asked_for() -> None:

@@ -130,6 +130,34 @@ def test_states_kept_before_still_load() -> None:
     same_pot(loaded, one)
 
 
+@pytest.mark.parametrize("told", [[2**70, 0, 0, 0, 0], [-1, 0, 0, 0, 0], [0], "x", [0, 0.5, 0, 0, 0]])
+def test_a_strangers_sentence_is_refused(told: object) -> None:
+    one = reader("whole sentences")
+    one.read("some words. And more.")
+    now = data_of(one)
+    with pytest.raises(InfiniPotError, match="sentence is damaged"):
+        reader("whole sentences").restore(State(now.tensors, {**now.numbers, "sentence": told}))
+
+
+def test_a_write_that_fails_leaves_the_sentence_where_it_was(monkeypatch: pytest.MonkeyPatch) -> None:
+    one = reader("whole sentences")
+    one.read("some words. And")
+    before = one.session.state.sentence
+    with monkeypatch.context() as broken:
+        broken.setattr(MODEL, "forward", lambda *_: 1 / 0)
+        with pytest.raises(ZeroDivisionError):
+            one.session.write(list(b" more. And more."))
+    assert one.session.state.sentence == before
+
+
+def test_text_without_sentences_does_not_freeze_the_pot() -> None:
+    one = Recipe.named(capacity=256, units="sentences", catalyst="a b").reader(MODEL, ByteTokenizer())
+    one.read("".join(f"{n},{n * n},a table\n" for n in range(300)))
+    assert int(one.pot.pot_layers[0].source.max()) > one.tokens_read - 400
+    kept = one.pot.pot_layers[0].source[0, 0, : one.config.kept]
+    assert int(kept.max()) > one.tokens_read / 4  # not its beginning alone
+
+
 def test_fields_are_listed_once() -> None:
     """A new field of the state needs no second list: its name is in no other module but where it is used."""
     source = Path(ReaderState.loaded.__code__.co_filename).read_text("utf-8")

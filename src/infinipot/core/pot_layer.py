@@ -90,9 +90,6 @@ class PotLayer:
         self.source.narrow(2, self.fill, count).copy_(self.dropped + places)
         for name in STARTING_AT_ZERO:
             getattr(self, name).narrow(2, self.fill, count).zero_()
-        if self.numbered and self.fill:  # an answer's tokens go with what came before
-            last = self.sentence.narrow(2, self.fill - 1, 1)
-            self.sentence.narrow(2, self.fill, count).copy_(last.expand(-1, -1, count))
 
     def write_at(self, place: Tensor, keys: Tensor, values: Tensor) -> tuple[Tensor, Tensor]:
         """Write one entry [1, Hkv, 1, D] at place [1], uncounted; return the keys and values of all slots."""

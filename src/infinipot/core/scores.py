@@ -17,6 +17,7 @@ QUERY_BLOCK = 64
 VOCAB_LOGITS = 25_000_000  # logits that exist at once: 100 MB in float32, whatever the vocabulary
 DEVICE_LOGITS = 50_000_000  # on an accelerator, in their own type: no more than gate and up take together
 TWOS = log2(torch.e)
+LARGEST = 1e4  # nats
 TILE = 128  # tokens an accelerator multiplies at once: 514 would cost as much as 640
 
 
@@ -78,7 +79,9 @@ def by_run(score: Tensor, number: Tensor) -> Tensor:
     first, last = F.pad(cuts, (1, 0), value=True), F.pad(cuts, (0, 1), value=True)
     start = torch.where(first, slots, 0).cummax(-1).values
     stop = torch.where(last, slots, len(slots)).flip(-1).cummin(-1).values.flip(-1) + 1
-    sums = F.pad(score.double().cumsum(-1), (1, 0))
+    # Apple's cards have no float64; no novelty is larger, and an infinite one would spoil all sums after it.
+    exact = torch.float32 if score.device.type == "mps" else torch.float64
+    sums = F.pad(score.nan_to_num().clamp(-LARGEST, LARGEST).to(exact).cumsum(-1), (1, 0))
     return ((sums.gather(-1, stop) - sums.gather(-1, start)) / (stop - start)).to(score.dtype)
 
 

@@ -57,7 +57,8 @@ class Grid:
             told = zip(known, values, strict=True)
             given = {name: preset.parse(name, v) if isinstance(v, str) else v for name, v in told}
             recipe = Recipe.named(preset.name, capacity=capacity, format=format, **{**_pure(preset), **given})
-            if asks and not recipe.uses_catalyst:  # all is novelty: there is no score to be pooled
+            whole = recipe.knobs.get("units") == "sentences"
+            if whole or (asks and not recipe.uses_catalyst):  # all is novelty: there is no score to be pooled
                 recipe = replace(recipe, knobs={k: v for k, v in recipe.knobs.items() if k not in POOLS})
             for catalyst in self.catalysts if recipe.uses_catalyst else ("",):
                 yield Cell(recipe, SHORT.get(catalyst, catalyst))

@@ -18,7 +18,8 @@ FORMAT = 1
 PACKAGES = ("infinipot", "torch", "transformers")
 IDENTITY = ("format", "task", "options", "seed", "model", "examples", "versions")
 """Parts in which two runs must agree to be one; the model's name is not among them, its weights are."""
-LATER = ("model file", "model held")  # earlier manifests do not tell these: no difference by itself
+# Earlier manifests do not tell these: no difference by itself. Cells of other units have other names.
+LATER = ("model file", "model held", " units")
 Manifest = dict[str, Any]
 
 
@@ -42,7 +43,7 @@ def differences(old: Manifest, new: Manifest, cells: bool = True) -> list[str]:
         for flat, manifest in zip(parts, (old, new), strict=True):
             flat |= _flat({f"cell {name!r}": manifest["cells"][name] for name in common})
     mine, yours = parts
-    told = (n for n in (mine | yours) if n not in LATER or (n in mine and n in yours))
+    told = (n for n in (mine | yours) if not n.endswith(LATER) or (n in mine and n in yours))
     names = (n for n in told if n != "model name" and mine.get(n) != yours.get(n))
     return [f"{n} ({_brief(mine.get(n))} and {_brief(yours.get(n))})" for n in names]
 

@@ -26,7 +26,7 @@ def take_in(session: PotSession, opening: list[int], stream: Iterable[Sequence[i
         prompt_left = _take(session, waiting, held, prompt_left, ends=True)
         yield
     started = time.perf_counter()
-    session.keep_pace(last=True)
+    session.pace.keep(last=True)
     state = session.state
     state.seconds += time.perf_counter() - started
     state.tokens_read += max(0, len(waiting) - prompt_left)
@@ -55,7 +55,7 @@ def _take(session: PotSession, waiting: list[int], held: int, prompt_left: int, 
     prompt_left = max(0, prompt_left - count)
     state.pending = waiting[:prompt_left]  # the prompt's, or counted before: not lost if reading ends here
     state.has_undistilled = session.pot.fill > session.config.kept
-    session.keep_pace()
+    session.pace.keep()
     state.seconds += time.perf_counter() - started
     return prompt_left
 

@@ -55,7 +55,8 @@ class Reader:
         bare: bool = False,
     ) -> None:
         self.session, self.tokenizer = PotSession(model, policy, config, mode), tokenizer
-        self.session.sentences = Sentences.of(tokenizer)
+        if "sentence" in self.session.needs:
+            self.session.sentences = Sentences(tokenizer)
         self.frame = self._layout = tokenizer.frame(format)
         self._format, self._chat = format, chat_frame(tokenizer)
         self.dialogue_frame = self._chat or self.frame

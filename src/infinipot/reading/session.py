@@ -11,12 +11,11 @@ import torch
 from torch import Tensor
 
 from infinipot.core.config import PotConfig, ReadingMode
-from infinipot.core.cuda.capturing import to_device
+from infinipot.core.cuda.capturing import Pace, to_device
 from infinipot.core.cuda.graphs import Graphs, cycle_obstacle, decode_obstacle
 from infinipot.core.distill import distill
 from infinipot.core.pot import Pot
 from infinipot.core.rows import FixedRows
-from infinipot.core.scores import novelty, novelty_by_parts
 from infinipot.core.state import State, damaged, joined
 from infinipot.policies.base import Policy
 from infinipot.reading.held_words import HeldWords
@@ -25,7 +24,8 @@ from infinipot.reading.plan import BLOCK, CAPTURE_AFTER, RECENT, CyclePlan
 from infinipot.reading.recording import Recording
 from infinipot.reading.stage import Stage
 from infinipot.reading.state import HeadAndTail, ReaderState, Uncounted
-from infinipot.text.sentences import Sentences
+from infinipot.reading.surprise import surprise
+from infinipot.text.sentences import Sentences, Since
 
 
 class PotSession:
@@ -48,7 +48,7 @@ class PotSession:
         self.sentences: Sentences | None = None  # set where the policy asks for them
         self.stage: Stage | None = None  # set where many sessions share what is captured
         self.decodes_captured = not (model.obstacle or decode_obstacle(self.pot, model.device))
-        self._pace: torch.cuda.Event | None = None  # when the last forward but one is done
+        self.pace = Pace(model.device)
 
     def _new_pot(self) -> Pot:
         config = self.config
@@ -151,7 +151,8 @@ class PotSession:
         be `scored`: a final answer's. Without a budget |C| slots are left.
         """
         plan = self._plan(len(tokens), distil, recent, budget or self.config.kept, scored)
-        ids = to_device(self._written(tokens, self.catalyst if distil else []), self.model.device)
+        rows, sentence = self._rows(tokens, self.catalyst if distil else [])
+        ids = to_device(torch.tensor(rows, dtype=torch.long), self.model.device)
         inputs = [ids] if self.state.last_hidden is None else [ids, self.state.last_hidden]
         if self.graphs is None or self.recording is not None or not plan.is_long:
             hidden = self._plainly(plan, inputs)
@@ -159,20 +160,20 @@ class PotSession:
             hidden = self.stage.run(self.pot, plan, inputs) if self.stage else self.repeat(plan, inputs)
         if tokens:
             self.state.pending, self.state.last_hidden = [], hidden.clone()
+            self.state.sentence = sentence
             self.held_words.add(tokens, self.pot)
         if distil:
             self.state.has_undistilled = False
             self.state.tail_was_filled = plan.budget > self.config.kept
         return hidden
 
-    def _written(self, tokens: list[int], catalyst: list[int]) -> Tensor:
-        """The ids of a forward [1, n], or [2, n] with the numbers of their sentences where a policy asks."""
-        rows = [[*tokens, *catalyst]]
-        if "sentence" in self.needs:
-            assert self.sentences is not None
-            numbers, self.state.sentence = self.sentences.numbers(tokens, self.state.sentence)
+    def _rows(self, tokens: list[int], catalyst: list[int]) -> tuple[list[list[int]], Since]:
+        """The ids of a forward and, where the policy asks, the numbers of their sentences; the last one."""
+        rows, sentence = [[*tokens, *catalyst]], self.state.sentence
+        if self.sentences is not None:
+            numbers, sentence = self.sentences.numbers(tokens, sentence)
             rows.append([*numbers, *([0] * len(catalyst))])
-        return torch.tensor(rows, dtype=torch.long)
+        return rows, sentence
 
     @torch.no_grad()
     def repeat(self, plan: CyclePlan, inputs: list[Tensor]) -> Tensor:
@@ -227,7 +228,7 @@ class PotSession:
             with self.pot.writing(plan.catalyst, observing=plan.scored or "last" in self.needs):
                 hidden = self.model.forward(ids, self.pot)[:, :count]
         if count and plan.scored and "novelty" in self.needs:
-            self.pot.note_novelty(self._novelty(hidden, ids[:, :count], before))
+            self.pot.note_novelty(surprise(self.model, hidden, ids[:, :count], before))
         if count and len(sentences):
             self.pot.note_sentences(sentences)
         return hidden[:, -1:].clone()  # a view would keep a chunk's hidden states alive
@@ -238,31 +239,6 @@ class PotSession:
         if self.policy is not None:
             observer = self.recording.cycle if self.recording else None
             distill(self.pot, self.policy, budget, self.config.opening, recent, observer)
-
-    def _novelty(self, hidden: Tensor, tokens: Tensor, last: Tensor | None) -> Tensor:
-        """Novelty [B, n] of tokens; the very first has no past, so every token was equally likely."""
-        if last is not None:
-            return self._surprise(torch.cat((last, hidden[:, :-1]), dim=1), tokens)
-        first = torch.full_like(tokens[:, :1], self.model.vocabulary, dtype=torch.float32).log()
-        rest = self._surprise(hidden[:, :-1], tokens[:, 1:])
-        return torch.cat((first.to(rest.device), rest), dim=1)
-
-    def _surprise(self, hidden: Tensor, targets: Tensor) -> Tensor:
-        """-log p [B, n] of targets after hidden states, with the head in parts where it comes so."""
-        parts = getattr(self.model, "head_parts", lambda _: None)(hidden)
-        if parts is not None:
-            return novelty_by_parts(targets, parts, getattr(self.model, "softcap", None))
-        head = getattr(self.model, "rough_logits", self.model.logits)  # an answer's tokens are never rough
-        return novelty(hidden, targets, head, self.model.vocabulary)
-
-    def keep_pace(self, last: bool = False) -> None:
-        """Wait until the device is at most one forward behind, or not at all: then it never waits for us."""
-        if self.model.device.type == "cuda":
-            before, self._pace = self._pace, torch.cuda.Event()  # type: ignore[no-untyped-call]
-            self._pace.record()
-            for event in (before, self._pace) if last else (before,):
-                if event is not None:
-                    event.synchronize()
 
     # Tokens of an answer, one by one --------------------------------------------
 
@@ -298,6 +274,12 @@ class PotSession:
     def mark_written(self, hidden: Tensor | None = None) -> None:
         """Mark the pending tokens as written; `hidden` is the last one's, if the pot has counted them."""
         self.held_words.add(self.state.pending, self.pot)
+        if self.sentences is not None:
+            numbers, self.state.sentence = self.sentences.numbers(self.state.pending, self.state.sentence)
+            if hidden is None:
+                self.uncounted.sentences += numbers
+            else:
+                self.pot.note_sentences(torch.tensor([numbers]))
         self.state.pending = []
         if hidden is not None:
             self.state.last_hidden = hidden
@@ -310,6 +292,8 @@ class PotSession:
             noted = torch.stack(rows) if rows else torch.zeros(found.count)
             for layer in self.pot.pot_layers:
                 layer.commit(found.count, noted)
+            if found.sentences:
+                self.pot.note_sentences(torch.tensor([found.sentences]))
             if found.hidden is not None:
                 step, row = found.hidden
                 self.state.last_hidden = step[row : row + 1].clone()

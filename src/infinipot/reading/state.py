@@ -11,6 +11,7 @@ from infinipot.core.state import State, damaged
 from infinipot.text.sentences import START, Since
 
 LONGEST = 2**62
+LAST_SENTENCE = 2**30  # a pot has 32 bits for its number
 # What states were called before; a file kept then still loads.
 FORMER = {"talking": "in_dialogue", "fresh": "has_undistilled", "fitted": "tail_was_filled"}
 FORMER["ends"] = "head_tail"
@@ -136,10 +137,10 @@ class ReaderState:
 
 def _sentence(found: object) -> Since:
     """Where a stream of sentences was; an older state does not say."""
-    if not _is_tokens(found) or len(found) != len(START) or min(found) < 0:
+    if not _is_tokens(found) or len(found) != len(START) or min(found) < 0 or max(found) > LAST_SENTENCE:
         raise damaged("sentence is damaged")
-    number, ended, lines, spaced = found
-    return Since(number, bool(ended), lines, bool(spaced))
+    number, ended, lines, spaced, length = found
+    return Since(number, ended, lines, bool(spaced), length)
 
 
 def _is_tokens(found: object) -> TypeGuard[list[int]]:
@@ -153,4 +154,5 @@ class Uncounted:
 
     count: int = 0
     novelty: list[tuple[Tensor, int]] = field(default_factory=list)  # in a step's [N] the row, if asked for
+    sentences: list[int] = field(default_factory=list)  # their numbers, if asked for
     hidden: tuple[Tensor, int] | None = None  # in the last step's [N, 1, H] the row

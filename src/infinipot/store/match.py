@@ -71,7 +71,7 @@ def card_of(
 
 def _described(recipe: Recipe) -> dict[str, Any]:
     """A recipe as a card holds it: older versions know no bits and no units, and need none for the usual."""
-    return {name: value for name, value in recipe.describe().items() if _USUAL.get(name) != value}
+    return {name: value for name, value in recipe.describe().items() if (name, value) not in _USUAL.items()}
 
 
 def recipe_of(card: Card) -> Recipe:

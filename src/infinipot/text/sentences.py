@@ -1,8 +1,9 @@
 """Where sentences end, token by token: numbers by which a pot can keep whole sentences.
 
 A sentence ends at its full stop, question or exclamation mark, with the quotes and brackets that close it, if
-a space follows; and at an empty line. The end of a single line does not end one: text of a fixed width has
-them everywhere. Knows a tokenizer's pieces of text, and no language.
+a space follows (after the marks of Chinese and Japanese none is needed); and at an empty line. The end of a
+single line does not end one, since text of a fixed width has them everywhere, unless the sentence is long
+already: tables, logs and code have no other ends. Knows a tokenizer's pieces of text, and no language.
 """
 
 from collections.abc import Sequence
@@ -11,17 +12,20 @@ from weakref import WeakKeyDictionary
 
 from infinipot.text.tokenizer import Tokenizer
 
-MARKS = (".", "!", "?", "。", "！", "？")
-CLOSING = "\"')]”’»*_ \n"  # may follow a mark
+MARKS, WIDE_MARKS = (".", "!", "?"), ("。", "！", "？")
+CLOSING = "\"')]”’»」』）*_ \n"  # may follow a mark
+LONG = 64  # tokens after which the next line's end ends a sentence; after twice as many anything does
+NARROW, WIDE = 1, 2  # marks that need a space after them, and that do not
 
 
 class Since(NamedTuple):
     """Where a stream of tokens is: the sentence's number, and what came since its last word."""
 
     number: int = 0
-    ended: bool = False  # the last word ended a sentence
+    ended: int = 0  # by which kind of mark the last word ended a sentence
     lines: int = 0  # that ended since
     spaced: bool = False  # anything blank came since
+    length: int = 0  # of the sentence so far
 
 
 START = Since()
@@ -32,7 +36,7 @@ class _Kind(NamedTuple):
 
     blank: bool
     spaced: bool  # begins with a space
-    ends: bool
+    ends: int  # by which kind of mark
     closes: bool  # nothing but quotes and brackets
     lines: int  # that end in it
 
@@ -42,38 +46,39 @@ class Sentences:
 
     def __init__(self, tokenizer: Tokenizer) -> None:
         self._tokenizer = tokenizer
-        self._kinds: dict[int, _Kind] = {}
-
-    @classmethod
-    def of(cls, tokenizer: Tokenizer) -> "Sentences":
-        """Return the one of a tokenizer: what its tokens are is found out once."""
-        found = _KNOWN.get(tokenizer)
-        if found is None:
-            found = _KNOWN[tokenizer] = cls(tokenizer)
-        return found
+        try:
+            self._kinds = _KNOWN.setdefault(tokenizer, {})
+        except TypeError:  # a tokenizer that cannot be a key: its tokens are looked at again
+            self._kinds = {}
+        self._before = tokenizer.encode("a")[-1:]  # some tokenizers drop the space of a first word
+        self._cut = len(tokenizer.decode(self._before))
 
     def numbers(self, tokens: Sequence[int], since: Since) -> tuple[list[int], Since]:
         """Return the number of each token's sentence, and where the stream is after them."""
-        number, ended, lines, spaced = since
+        number, ended, lines, spaced, length = since
         found = []
         for token in tokens:
             kind = self._kinds.get(token) or self._kind(token)
             if kind.blank:
                 lines, spaced = lines + kind.lines, True
             else:
-                begins = lines > 1 or (ended and (spaced or kind.spaced or lines > 0))
-                number += begins
-                ended = kind.ends or (ended and not begins and kind.closes)
+                apart = spaced or kind.spaced or lines > 0 or (ended == WIDE and not kind.closes)
+                begins = lines > 1 or (ended > 0 and apart)
+                begins = begins or length >= (LONG if lines else 2 * LONG)
+                number, length = number + begins, 0 if begins else length
+                ended = kind.ends or (ended if kind.closes and not begins else 0)
                 lines, spaced = kind.lines, False
+            length += 1
             found.append(number)
-        return found, Since(number, ended, lines, spaced)
+        return found, Since(number, ended, lines, spaced, length)
 
     def _kind(self, token: int) -> _Kind:
-        text = self._tokenizer.decode([token]).replace("\r", "")
+        text = self._tokenizer.decode([*self._before, token])[self._cut :].replace("\r", "")
         blank, lines = not text.strip(), text[len(text.rstrip()) :].count("\n")
-        ends = text.rstrip(CLOSING).endswith(MARKS)
+        inner = text.rstrip(CLOSING)
+        ends = NARROW if inner.endswith(MARKS) else WIDE if inner.endswith(WIDE_MARKS) else 0
         made = self._kinds[token] = _Kind(blank, text[:1].isspace(), ends, not text.strip(CLOSING), lines)
         return made
 
 
-_KNOWN: WeakKeyDictionary[Tokenizer, Sentences] = WeakKeyDictionary()
+_KNOWN: WeakKeyDictionary[Tokenizer, dict[int, _Kind]] = WeakKeyDictionary()

@@ -74,7 +74,8 @@ def test_read_once_ask_for_weeks(model: str, text: str, home: Path) -> None:
             **kept["recipe"],
             "recall": 0,
             "pot_bits": 16,
-        }  # a card leaves out the usual 16
+            "units": "slots",
+        }  # a card leaves out the usual
         assert told["passages"] == []
     assert asked[0]["answer"] == asked[1]["answer"]
     whole = run("ask", "--file", text, "--catalyst", "general", *POT, *words)

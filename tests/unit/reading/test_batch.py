@@ -40,9 +40,13 @@ def model(family: str):
 
 
 def readers(
-    family: str, name: str = "infinipot", fixed: bool = False, tokenizer=ByteTokenizer
+    family: str,
+    name: str = "infinipot",
+    fixed: bool = False,
+    tokenizer=ByteTokenizer,
+    units: str | None = None,
 ) -> list[Reader]:
-    recipe = replace(Recipe.named(name, capacity=64), catalyst="a b")
+    recipe = replace(Recipe.named(name, capacity=64, units=units), catalyst="a b")
     made = [recipe.reader(model(family), tokenizer()) for _ in TEXTS]
     for reader, text in zip(made, TEXTS, strict=True):
         reader.read(text)
@@ -73,8 +77,9 @@ def together(made: list[Reader], prompts, wanted: Generation, final: bool) -> li
 @pytest.mark.parametrize("fixed", [False, True])
 @pytest.mark.parametrize("final", [False, True])
 @pytest.mark.parametrize("tokenizer", [ByteTokenizer, Stops])
-def test_the_same_tokens_and_pots_as_one_by_one(fixed: bool, final: bool, tokenizer) -> None:
-    alone, joint = (readers("toy", fixed=fixed, tokenizer=tokenizer) for _ in range(2))
+@pytest.mark.parametrize("units", ["slots", "sentences"])
+def test_the_same_tokens_and_pots_as_one_by_one(fixed: bool, final: bool, tokenizer, units: str) -> None:
+    alone, joint = (readers("toy", fixed=fixed, tokenizer=tokenizer, units=units) for _ in range(2))
     prompts = [list(f"question {n}?".encode()) * (n + 1) for n in range(len(TEXTS))]
     wanted = Generation(30)
     one_by_one = [list(reader.generate(p, wanted, final)) for reader, p in zip(alone, prompts, strict=True)]
@@ -82,9 +87,10 @@ def test_the_same_tokens_and_pots_as_one_by_one(fixed: bool, final: bool, tokeni
     for a, b in zip(alone, joint, strict=True):
         assert (a.pot.fill, a.pot.tokens, a.pot.cycles) == (b.pot.fill, b.pot.tokens, b.pot.cycles)
         assert a.pot.pot_layers[0].dropped.item() == b.pot.pot_layers[0].dropped.item()
-        for column in ("source", "novelty", "keys"):
+        for column in ("source", "novelty", "keys", *(["sentence"] if units == "sentences" else [])):
             left, right = (getattr(r.pot.pot_layers[1], column)[:, :, : a.pot.fill] for r in (a, b))
             torch.testing.assert_close(left, right, atol=1e-4, rtol=1e-4)
+        assert a.session.state.sentence == b.session.state.sentence
         assert a.ask("and?", Generation(6)) == b.ask("and?", Generation(6))
 
 

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import pytest
 
 from infinipot.testing.tokenizer import ByteTokenizer
-from infinipot.text.sentences import START, Sentences
+from infinipot.text.sentences import LONG, START, Sentences
 
 
-def parted(text: str, size: int = 10**6) -> list[str]:
+def parted(text: str, size: int = 10**6, tokenizer: ByteTokenizer | None = None) -> list[str]:
     """The sentences of a text that comes in pieces."""
-    tokenizer, since, found = ByteTokenizer(), START, dict[int, list[int]]()
-    ids = tokenizer.encode(text)
+    tokenizer, since, found = tokenizer or ByteTokenizer(), START, dict[int, list[int]]()
+    ids, sentences = tokenizer.encode(text), Sentences(tokenizer)
     for at in range(0, len(ids), size):
-        numbers, since = Sentences.of(tokenizer).numbers(ids[at : at + size], since)
+        numbers, since = sentences.numbers(ids[at : at + size], since)
         for number, token in zip(numbers, ids[at : at + size], strict=True):
             found.setdefault(number, []).append(token)
     return [tokenizer.decode(part) for part in found.values()]
@@ -35,7 +37,45 @@ def test_sentences_end_where_a_reader_would_say(sentences: list[str], size: int)
     assert parted("".join(sentences), size) == [one for one in sentences if one]
 
 
-def test_a_tokenizers_pieces_are_looked_at_once() -> None:
-    tokenizer = ByteTokenizer()
-    assert Sentences.of(tokenizer) is Sentences.of(tokenizer)
-    assert Sentences.of(tokenizer) is not Sentences.of(ByteTokenizer())
+def test_marks_of_chinese_need_no_space() -> None:
+    class Letters(ByteTokenizer):
+        """One token a letter."""
+
+        def encode(self, text: str, control: bool = False) -> list[int]:
+            return [ord(letter) for letter in text]
+
+        def decode(self, ids: Sequence[int]) -> str:
+            return "".join(map(chr, ids))
+
+    text = "他来了。「谁？」她问！没有了"
+    assert parted(text, tokenizer=Letters()) == ["他来了。", "「谁？」", "她问！", "没有了"]
+
+
+def test_a_tokenizer_that_drops_the_space_of_a_first_word() -> None:
+    class Dropping(ByteTokenizer):
+        """A token of several letters, as SentencePiece has them: its space is lost where it comes first."""
+
+        words = ("a", "One", ".", " Two", " three")
+
+        def encode(self, text: str, control: bool = False) -> list[int]:
+            return [self.words.index(text)]
+
+        def decode(self, ids: Sequence[int]) -> str:
+            return "".join(self.words[i] for i in ids).lstrip()
+
+    assert Sentences(Dropping()).numbers([1, 2, 3, 4], START)[0] == [0, 0, 1, 1]
+
+
+def test_what_has_no_sentences_is_parted_by_its_lines() -> None:
+    rows = [f"{n},{n * n},some words of a table\n" for n in range(200)]
+    found = parted("".join(rows))
+    assert all(LONG <= len(part) <= 2 * LONG for part in found[:-1])
+    assert all(part.endswith("\n") for part in found)
+    assert {len(part) for part in parted("x" * 1000)[:-1]} == {2 * LONG}
+
+
+def test_a_tokenizer_that_cannot_be_a_key() -> None:
+    class Unhashable(ByteTokenizer):
+        __hash__ = None  # type: ignore[assignment]
+
+    assert Sentences(Unhashable()).numbers(list(b"A. B"), START)[1].number == 1

@@ -41,6 +41,23 @@ def to_device(tensor: Tensor, device: torch.device) -> Tensor:
     return tensor.pin_memory().to(device, non_blocking=True) if device.type == "cuda" else tensor.to(device)
 
 
+class Pace:
+    """Keeps the host from running far ahead of a card."""
+
+    def __init__(self, device: torch.device) -> None:
+        self._device = device
+        self._before: torch.cuda.Event | None = None  # when the last forward but one is done
+
+    def keep(self, last: bool = False) -> None:
+        """Wait until the device is at most one forward behind, or not at all: then it never waits for us."""
+        if self._device.type == "cuda":
+            before, self._before = self._before, torch.cuda.Event()  # type: ignore[no-untyped-call]
+            self._before.record()
+            for event in (before, self._before) if last else (before,):
+                if event is not None:
+                    event.synchronize()
+
+
 def to_host(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
     """Return copies on the host, made by any thread while the model goes on with something else."""
     devices = {tensor.device for tensor in tensors.values() if tensor.device.type == "cuda"}

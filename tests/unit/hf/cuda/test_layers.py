@@ -20,10 +20,9 @@ from infinipot.hf.cuda.layers import CardLayers
 from infinipot.hf.cuda.load import Filler
 from infinipot.hf.model import HFModel
 from infinipot.hf.packed.load import skeleton
-from infinipot.hf.plain import Words
 from infinipot.hf.speed.joint import join
 from infinipot.hf.speed.prepare import own_layers
-from infinipot.recipes.recipe import Recipe
+from infinipot.reading.surprise import surprise
 from plain_weights import PlainWeights, give_another_part
 
 CPU = torch.device("cpu")
@@ -172,8 +171,8 @@ def test_novelty_is_by_a_rough_head_and_answers_are_not(monkeypatch: pytest.Monk
     assert 0 < relative(rough, exact) < 0.06
     assert torch.equal(exact, model.head(hidden))
     assert not [name for name, _ in model.named_weights() if "rough" in name]  # saved pots stay readable
-    reader = Recipe.named(capacity=96, format="plain").reader(model, Words())
-    novelty = reader.session._surprise(hidden[None], torch.arange(5)[None])[0]
+    before, rest = hidden[None, :1], torch.cat((hidden[1:], hidden[:1]))[None]
+    novelty = surprise(model, rest, torch.arange(5)[None], before)[0]
     wanted = torch.nn.functional.cross_entropy(rough.float(), torch.arange(5), reduction="none")
     assert torch.allclose(novelty, wanted, atol=1e-3)
     monkeypatch.setattr(fp8, "ROUGH_HEAD", False)
