@@ -51,6 +51,14 @@ def zeros(shape: tuple[int, ...], dtype: torch.dtype, device: torch.device) -> T
     return torch.frombuffer(pages, dtype=dtype).view(shape)
 
 
+def pick(tensor: Tensor, slots: Tensor) -> Tensor:
+    """Rows of [B, Hkv, S, D] at slots [B, Hkv, n]: whole rows, several times faster than a gather."""
+    batch, heads, length, dim = tensor.shape
+    starts = torch.arange(0, batch * heads * length, length, device=slots.device).view(batch, heads, 1)
+    rows = tensor.view(-1, dim).index_select(0, (slots + starts).view(-1))
+    return rows.view(*slots.shape, dim)
+
+
 _NUMBERS = (
     Column("source", torch.long),  # place in the text, counted from 0
     Column("novelty", torch.float32),  # -log p when the token was read

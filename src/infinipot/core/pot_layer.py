@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from infinipot.core.attention import LogitSpec
-from infinipot.core.columns import COLUMNS, NUMBERS, SLOTS, STARTING_AT_ZERO, Column
+from infinipot.core.columns import COLUMNS, NUMBERS, SLOTS, STARTING_AT_ZERO, Column, pick
 from infinipot.core.cuda.dispatch import fused, kernels
 from infinipot.core.evidence import Evidence
 from infinipot.core.rope import Rotation
@@ -297,11 +297,3 @@ def _received(queries: Tensor, keys: Tensor, spec: LogitSpec, sums: Sequence[Ten
     if fast and spec.softcap is None and fast.serves(queries, keys):
         return fast.received(queries, keys, spec.scale, sums)  # type: ignore[no-any-return]  # loaded by name
     return fused(received, keys.device)(queries, keys, spec.scale, spec.softcap)
-
-
-def pick(tensor: Tensor, slots: Tensor) -> Tensor:
-    """Rows of [B, Hkv, S, D] at slots [B, Hkv, n]: whole rows, several times faster than a gather."""
-    batch, heads, length, dim = tensor.shape
-    starts = torch.arange(0, batch * heads * length, length, device=slots.device).view(batch, heads, 1)
-    rows = tensor.view(-1, dim).index_select(0, (slots + starts).view(-1))
-    return rows.view(*slots.shape, dim)

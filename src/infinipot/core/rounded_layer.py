@@ -12,9 +12,9 @@ from weakref import WeakValueDictionary
 import torch
 from torch import Tensor
 
-from infinipot.core.columns import ROUNDED, Column
+from infinipot.core.columns import ROUNDED, Column, pick
 from infinipot.core.cuda.dispatch import kernels
-from infinipot.core.pot_layer import PotLayer, pick
+from infinipot.core.pot_layer import PotLayer
 from infinipot.core.rope import Rotation
 from infinipot.core.rounding import rounded, rounded_keys, wide_keys
 from infinipot.core.state import State
