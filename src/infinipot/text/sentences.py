@@ -14,7 +14,7 @@ from infinipot.text.tokenizer import Tokenizer
 
 MARKS, WIDE_MARKS = (".", "!", "?"), ("。", "！", "？")
 CLOSING = "\"')]”’»」』）*_ \n"  # may follow a mark
-LONG = 64  # tokens after which the next line's end ends a sentence; after twice as many anything does
+LONG = 128  # tokens after which the next line's end ends a sentence; after twice as many anything does
 NARROW, WIDE = 1, 2  # marks that need a space after them, and that do not
 
 
