@@ -216,6 +216,11 @@ def _sentences(adr: partial[None]) -> None:
     adr("facts are {:.1f} and {:.1f} times the default's, not twice.", *times, holds=max(times) < 2)
     found = keys[SENTENCES[4]]
     adr("With a line's end as the end of a sentence {} of {} keys are found", *found)
+    small, cell = rows_of("slots/sentences-smollm2"), "infinipot 4096 units=sentences general"
+    more = small.less(cell, "infinipot 4096 general")
+    told = [*small.right(cell), small.right("infinipot 4096 general")[0], *more]
+    words = "{} of {} keys in essays of 4K to 16K are found and {} by the default, not told apart"
+    adr(f"{words} ({{:.1f}}, {{:.1f}} to {{:.1f}};", *told, holds=chance(more))
     texts = document("slots/surprise.json")["texts"]
     told = [
         fmean(text[what][side] for text in texts) for what in ("nats", "kept") for side in ("facts", "others")
