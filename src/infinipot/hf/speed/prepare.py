@@ -26,7 +26,7 @@ def resolve(dtype: str, device: torch.device) -> tuple[str, bool]:
         raise ConfigError("mixed is for CPUs", field="dtype", remedy=f"use `dtype` bfloat16 on {device.type}")
     if dtype == MIXED and not has_bfloat16():
         problem = "this processor has no bfloat16 instructions, so mixed would be slower"
-        raise ConfigError(problem, field="dtype", remedy="use `dtype` auto, which rounds what is faster here")
+        raise ConfigError(problem, field="dtype", remedy="use `dtype` float32")
     if device.type == "cpu" and dtype in ("auto", MIXED):
         return "float32", dtype == MIXED or has_bfloat16() or has_int8()
     return dtype, False
