@@ -60,8 +60,10 @@ class Grid:
             whole = recipe.knobs.get("units") == "sentences"
             if whole or (asks and not recipe.uses_catalyst):  # all is novelty: there is no score to be pooled
                 recipe = replace(recipe, knobs={k: v for k, v in recipe.knobs.items() if k not in POOLS})
-            for catalyst in self.catalysts if recipe.uses_catalyst else ("",):
-                yield Cell(recipe, SHORT.get(catalyst, catalyst))
+            for given in self.catalysts if recipe.uses_catalyst else ("",):
+                catalyst = SHORT.get(given, given)
+                told = QUESTION if catalyst == BY_TASK else catalyst or "general"
+                yield Cell(replace(recipe, catalyst=told), catalyst)
 
 
 @dataclass(frozen=True)
@@ -76,11 +78,16 @@ class Cell:
         """What the cell is called in rows and tables; two cells differ if and only if their names do."""
         preset = self.recipe.preset
         words = [preset.name, *([str(self.recipe.config.capacity)] if preset.sized else []), *self._sizes()]
-        given = {name: self.recipe.knobs.get(name, usual) for name, usual in preset.knobs.items()}
-        words += [f"{name}={_plain(v)}" for name, v in given.items() if v != preset.knobs[name]]
+        usual = {**preset.knobs, **replace(self.recipe, knobs={}).unasked}
+        words += [f"{name}={_plain(v)}" for name, v in self._settings.items() if v != usual[name]]
         if self.catalyst:
             words.append(self.catalyst if len(self.catalyst.split()) == 1 else f'"{self.catalyst}"')
         return " ".join(words)
+
+    @property
+    def _settings(self) -> dict[str, Any]:
+        """Every setting said out loud: what hangs on whether a question is known is the cell's own."""
+        return {**self.recipe.preset.knobs, **self.recipe.unasked, **self.recipe.knobs}
 
     def _sizes(self) -> Iterator[str]:
         """Yield the sizes that are not the preset's own at this capacity."""
@@ -106,7 +113,7 @@ class Cell:
         if catalyst == BY_TASK:
             catalyst = QUESTION if asks else "general"
         format: Format = self.recipe.format if chat is not False else "plain"
-        return replace(self.recipe, catalyst=catalyst, format=format)
+        return replace(self.recipe, catalyst=catalyst, format=format, knobs=self._settings)
 
 
 def catalyst_names(given: Iterable[str]) -> tuple[str, ...]:

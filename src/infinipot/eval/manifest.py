@@ -18,8 +18,8 @@ FORMAT = 1
 PACKAGES = ("infinipot", "torch", "transformers")
 IDENTITY = ("format", "task", "options", "seed", "model", "examples", "versions")
 """Parts in which two runs must agree to be one; the model's name is not among them, its weights are."""
-# Earlier manifests do not tell these: no difference by itself. Cells of other units have other names.
-LATER = ("model file", "model held", " units")
+LATER = ("model file", "model held")  # earlier manifests do not tell these: no difference by itself
+EARLIER = {"units": "slots"}  # what cells had that do not tell it
 Manifest = dict[str, Any]
 
 
@@ -41,7 +41,7 @@ def differences(old: Manifest, new: Manifest, cells: bool = True) -> list[str]:
     if cells:
         common = [name for name in new["cells"] if name in old.get("cells", {})]
         for flat, manifest in zip(parts, (old, new), strict=True):
-            flat |= _flat({f"cell {name!r}": manifest["cells"][name] for name in common})
+            flat |= _flat({f"cell {name!r}": EARLIER | manifest["cells"][name] for name in common})
     mine, yours = parts
     told = (n for n in (mine | yours) if not n.endswith(LATER) or (n in mine and n in yours))
     names = (n for n in told if n != "model name" and mine.get(n) != yours.get(n))

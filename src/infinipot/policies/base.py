@@ -1,8 +1,9 @@
 """What an eviction method is: which evidence the method needs, and which slots it keeps."""
 
 from abc import ABC, abstractmethod
+from collections.abc import Collection
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
@@ -16,6 +17,11 @@ class Policy(ABC):
 
     paper: ClassVar[str] = ""
     deviations: ClassVar[str] = "none known"
+
+    @classmethod
+    def unasked(cls, given: Collection[str]) -> dict[str, Any]:  # noqa: ARG003  a policy's own may read them
+        """Return the settings that are others where no question is known, beside those given."""
+        return {}
 
     @property
     @abstractmethod

@@ -1,7 +1,8 @@
 """Catalyst Prompt + Novelty under Compression, the paper's own choice of slots."""
 
+from collections.abc import Collection
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
@@ -17,8 +18,9 @@ from infinipot.policies.base import ScoredPolicy
 class InfiniPot(ScoredPolicy):
     """The most novel slots first, the rest by the catalyst's attention (section 3.3.3).
 
-    units     what stays or goes together: slots, or sentences. Of a sentence both scores are the means over
-              its slots that are still there, and `pool` means nothing (docs/adr/0024).
+    units     what stays or goes together: slots, or sentences, which is the recipe's default where no
+              question is known. Of a sentence both scores are the means over its slots that are still
+              there, and `pool` means nothing (docs/adr/0024).
     novelty   alpha, the share of the budget given to the most novel slots.
     pool      catalyst scores are pooled over this many neighbouring slots, so that words survive in
               runs that can be read (docs/adr/0014); 1 is off, as in the paper.
@@ -29,7 +31,8 @@ class InfiniPot(ScoredPolicy):
         "|C| is not printed in the paper (half of |M| here); grouped query heads are averaged; where a text "
         "ends as much stays as fits (`tail`, ADR 15), else the last chunk is distilled before a question, "
         "and up to 64 recent slots stay then and in the middle of an answer (ADR 4); scores are "
-        "pooled over 7 slots (`pool` 1, ADR 14); protected opening slots are an addition, off by default"
+        "pooled over 7 slots (`pool` 1, ADR 14), or over whole sentences where no question is known (`units` "
+        "slots, ADR 24); protected opening slots are an addition, off by default"
     )
 
     novelty: float = 0.5
@@ -43,6 +46,11 @@ class InfiniPot(ScoredPolicy):
         check(odd, "pool", self.pool, "use an odd number of slots, or 1 for no pooling")
         check(self.pooling in ("mean", "max"), "pooling", self.pooling, "use mean or max")
         check(self.units in UNITS, "units", self.units, f"use {' or '.join(UNITS)}")
+
+    @classmethod
+    def unasked(cls, given: Collection[str]) -> dict[str, Any]:
+        """Whole sentences, unless the slots are to be pooled."""
+        return {} if {"pool", "pooling"} & {*given} else {"units": "sentences"}
 
     @property
     def needs(self) -> frozenset[Need]:

@@ -23,12 +23,17 @@ SHORT = {"G": "general", "G1": "general-1", "G2": "general-2", "P": "padding", "
 SHORT["Q"] = QUESTION
 
 
+def asks(name: str) -> bool:
+    """Say whether a catalyst is the question itself, known before reading."""
+    return SHORT.get(name, name) == QUESTION
+
+
 def catalyst_text(name: str, question: str | None = None) -> str:
     """Return the text of a named catalyst, of the question, or the user's own text, of two words or more."""
     name = SHORT.get(name, name)
     if name in CATALYSTS:
         return CATALYSTS[name]
-    if name == QUESTION:
+    if asks(name):
         if question is None:
             problem = "catalyst 'question' needs the question before reading starts"
             raise ConfigError(problem, field="catalyst", remedy="use 'general' instead")

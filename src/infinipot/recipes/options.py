@@ -66,7 +66,7 @@ CHOICE = _named(  # how a method chooses what to keep; a setting of the policy b
     Option("novelty", float, None, "Share of kept entries chosen by novelty.", POT, shown="0.5"),
     Option("pool", int, None, "Neighbouring slots whose scores are pooled.", POT, shown="7; 1 = off"),
     Option("pooling", str, None, "How they are pooled.", POT, choices=("mean", "max"), shown="mean"),
-    Option("units", str, None, _UNITS, POT, choices=UNITS, shown="slots"),
+    Option("units", str, None, _UNITS, POT, choices=UNITS, shown="slots for a question, else sentences"),
 )
 DECLARED: Mapping[str, Option] = SIZES | CHOICE
 """Everything `Recipe.named` takes by declaration; further settings are the policy's own."""

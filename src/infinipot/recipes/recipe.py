@@ -8,6 +8,7 @@ from infinipot.core.config import DEFAULT_CAPACITY, PotConfig, ReadingMode
 from infinipot.errors import ConfigError, check
 from infinipot.policies.base import Policy
 from infinipot.policies.registry import registry
+from infinipot.reading.catalyst import asks
 from infinipot.reading.model import Model
 from infinipot.reading.reader import Reader
 from infinipot.recipes.options import DECLARED, SIZES
@@ -73,6 +74,15 @@ class Recipe:
         policy = self.policy()
         return policy is not None and "catalyst" in policy.needs
 
+    @property
+    def unasked(self) -> dict[str, Any]:
+        """The settings that nobody gave and that are so because no question is known."""
+        given = {**self.preset.fixed, **self.knobs}
+        if asks(self.catalyst) or not self.preset.policy:
+            return {}
+        own = registry()[self.preset.policy].unasked(given)
+        return {name: value for name, value in own.items() if name not in given}
+
     def no_catalyst(self) -> ConfigError:
         """The error of a catalyst that would never be asked."""
         problem = f"recipe '{self.preset.name}' asks no catalyst here"
@@ -82,7 +92,7 @@ class Recipe:
         """Return the policy with this recipe's settings."""
         if not self.preset.policy:
             return None
-        return registry()[self.preset.policy](**{**self.preset.fixed, **self.knobs})
+        return registry()[self.preset.policy](**{**self.preset.fixed, **self.unasked, **self.knobs})
 
     def mode(self) -> ReadingMode:
         """Return how a text is read, with this recipe's settings."""
@@ -106,6 +116,7 @@ class Recipe:
             **asdict(self.config),
             **self.preset.knobs,
             **self.preset.fixed,
+            **self.unasked,
             **self.knobs,
         }
         if self.preset.step:

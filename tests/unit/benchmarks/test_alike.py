@@ -60,7 +60,7 @@ def sharing(folder: Path, batch: int = 3) -> Sharing:
 
 @pytest.mark.parametrize("tail", ["fill", "distil", "raw"])
 def test_copied_rows_are_what_each_cell_makes_alone(tmp_path: Path, tail: str) -> None:
-    grid = Grid(RECIPES, (CAPACITY,), ("by-task", "general"), {"tail": (tail,), "step": (64,)})
+    grid = Grid(RECIPES, (CAPACITY,), ("by-task", "general"), {"tail": (tail,), "step": (64,), "units": ("slots",)})
     alone = rows(tmp_path / "alone", grid, Workers(toy.engine, 1))
     shared = rows(tmp_path / "shared", grid, sharing(tmp_path / "known"))
     assert toy.told(shared) == toy.told(alone)
@@ -84,13 +84,14 @@ def test_copied_rows_are_what_each_cell_makes_alone(tmp_path: Path, tail: str) -
 def test_a_recipe_by_another_name_is_the_same_work(tmp_path: Path) -> None:
     workers, example = sharing(tmp_path), next(Stories().examples(len))
 
-    def key(recipe: str, **options: Any) -> str:
-        (cell,) = Grid((recipe,), (128,), ("general",), {n: (v,) for n, v in options.items()}).cells()
+    def key(recipe: str, catalyst: str = "general", **options: Any) -> str:
+        (cell,) = Grid((recipe,), (128,), (catalyst,), {n: (v,) for n, v in options.items()}).cells()
         return workers.key(Job(cell, example))
 
     assert key("infinipot-paper") == key("infinipot", pool=1, tail="raw") != key("infinipot", pool=1)
     assert key("cap-only") == key("infinipot", novelty=0.0)
     assert key("no-cr-rope") != key("infinipot")
+    assert key("infinipot", "by-task") == key("infinipot", units="slots") != key("infinipot")
     assert key("streaming-llm", step=1) != key("swa", step=1)
 
 

@@ -70,11 +70,11 @@ def test_read_once_ask_for_weeks(model: str, text: str, home: Path) -> None:
         assert told["pot"] == "night"
         assert told["tokens_read"] == kept["tokens_read"]  # known, not read
         assert 0 < told["tokens_processed"] <= most
+        assert kept["recipe"]["units"] == "sentences"  # no question was known
         assert told["recipe"] == {
             **kept["recipe"],
             "recall": 0,
             "pot_bits": 16,
-            "units": "slots",
         }  # a card leaves out the usual
         assert told["passages"] == []
     assert asked[0]["answer"] == asked[1]["answer"]

@@ -66,6 +66,26 @@ def test_a_cell_has_one_name_however_it_was_asked_for() -> None:
     assert names(recipes=("swa",), options={"step": (64, 8)}) == ["swa 4096", "swa 4096 step=8"]
 
 
+def test_units_are_those_of_a_known_question_or_of_none_and_named_where_they_are_others() -> None:
+    both = {"catalysts": ("question", BY_TASK, "general"), "options": {"units": ("slots", "sentences")}}
+    assert names(**both) == [
+        "infinipot 4096 question",
+        "infinipot 4096 by-task",
+        "infinipot 4096 units=slots general",
+        "infinipot 4096 units=sentences question",
+        "infinipot 4096 units=sentences by-task",
+        "infinipot 4096 general",
+    ]
+    assert names(catalysts=("general",), options={"pool": (1,)}) == [
+        "infinipot 4096 pool=1 units=slots general"
+    ]
+    (known,), (unknown,) = (Grid(catalysts=(one,)).cells() for one in (BY_TASK, "general"))
+    assert (known.describe()["units"], unknown.describe()["units"]) == ("slots", "sentences")
+    for asks in (True, False):  # a cell's rows are all alike, whatever catalyst an example has
+        assert known.for_example(asks, None).describe()["units"] == "slots"
+        assert unknown.for_example(asks, None).describe()["units"] == "sentences"
+
+
 def test_a_cell_tells_every_parameter() -> None:
     (cell,) = Grid(capacities=(1024,), options={"keep": (0.25,)}, catalysts=(BY_TASK,)).cells("chat")
     stated = cell.describe()

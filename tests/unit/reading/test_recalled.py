@@ -73,7 +73,8 @@ def test_all_reads_the_whole_text_again_with_the_question_known() -> None:
     made = read()
     before = content(made)
     again = made.ask("What is the zebra called?", SHORT, recall=ALL)
-    known = Recipe.named(capacity=2048, recall=0, catalyst="question").reader(
+    own = {"catalyst": "question", "units": "sentences"}  # whose pot is read again stays as it is
+    known = Recipe.named(capacity=2048, recall=0, **own).reader(
         ToyModel(), ByteTokenizer(), "What is the zebra called?"
     )
     known.read([HAY * 60, f"\n\n{FACT}\n\n", HAY * 60])

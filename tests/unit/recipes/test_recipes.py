@@ -101,9 +101,14 @@ CYCLING = {
 }
 
 
+def by_slots(name: str) -> dict[str, str]:
+    """What a recipe is to be told where the slow twin knows no sentences; they have a twin of their own."""
+    return {"units": "slots"} if "units" in find(name).knobs else {}
+
+
 @pytest.mark.parametrize("name", sorted(CYCLING))
 def test_a_bounded_recipe_is_its_slow_pipeline(name: str) -> None:
-    one, logits = answered(name, tail="distil")
+    one, logits = answered(name, tail="distil", **by_slots(name))
     policy, knobs = CYCLING[name]
     slow = SlowPot(one.model.model, reset=name != "no-cr-rope")
     choose = partial(slow_policies.SLOW[policy], slow, **knobs)
@@ -114,7 +119,7 @@ def test_a_bounded_recipe_is_its_slow_pipeline(name: str) -> None:
 
 @pytest.mark.parametrize("name", ["infinipot", "cap-only", "nuc-only", "no-cr-rope"])
 def test_fitting_where_a_text_ends_is_its_slow_pipeline(name: str) -> None:
-    one, logits = answered(name)
+    one, logits = answered(name, **by_slots(name))
     assert one.config.tail == "fill"
     slow = SlowPot(one.model.model, reset=name != "no-cr-rope")
     choose = partial(slow_policies.infinipot, slow, **CYCLING[name][1])
@@ -148,7 +153,7 @@ def test_whole_sentences_are_their_slow_pipeline(monkeypatch: pytest.MonkeyPatch
     numbers = slowly_numbered(PROSE * 2)
     assert numbers[-1] == 10
     monkeypatch.setitem(globals(), "TEXT", list((PROSE * 2).encode()))
-    one, logits = answered("infinipot", tail=tail, units="sentences")
+    one, logits = answered("infinipot", tail=tail)
     slow = SlowPot(one.model.model)
     choose = partial(slow_policies.infinipot, slow, sentences=numbers)
     slow_cycles(slow, one.config.kept, choose, one.session.catalyst, fit=tail == "fill")
@@ -419,6 +424,22 @@ def test_knobs_reach_the_policy() -> None:
     assert Recipe.named("self-extend", group=4, window=9).mode().window == 9
     assert Recipe.named("h2o", capacity=100, step=10).config == PotConfig(100, 90, 0, "raw")
     assert Recipe.named("tova", capacity=100, step=10).config.kept == 90
+
+
+def test_sentences_stay_whole_where_no_question_is_known() -> None:
+    def units(name: str = "infinipot", catalyst: str | None = None, **options: object) -> str:
+        found = Recipe.named(name, catalyst=catalyst, **options)
+        kept = Recipe.described(found.describe())  # as a pot's card has it
+        assert kept.policy() == replace(kept, catalyst="question").policy() == found.policy()
+        return str(found.describe()["units"])
+
+    assert units() == units(catalyst="general-2") == units(catalyst="a b") == units("cap-only") == "sentences"
+    assert units(catalyst="question") == units(catalyst="Q") == units("infinipot-paper") == "slots"
+    assert units(pool=3) == units(pooling="max") == units(units="slots") == "slots"
+    assert units(catalyst="question", units="sentences") == "sentences"
+    assert replace(Recipe.named(), catalyst="question").policy().units == "slots"
+    older = {name: value for name, value in Recipe.named().describe().items() if name != "units"}
+    assert Recipe.described(older).policy().units == "slots"  # as it was read
 
 
 @pytest.mark.parametrize("name", ["no-cr-rope", "snapkv", "self-extend"])
