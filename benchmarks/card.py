@@ -25,6 +25,7 @@ PARTS = {  # name: seconds it may take, what it is
     "ceilings": (60, "products in bf16 and fp8, copies"),
     "read": (150, "128K tokens to the first token, bf16"),
     "read-fp8": (150, "the same in fp8"),
+    "sentences": (200, "the same in bf16, by turns with whole sentences and slot by slot"),
     "read-int4": (150, "the same in int4: weights unpacked one by one"),
     "decode": (120, "a token at 4,096 entries, bf16, pots of 16 and 8 bits"),
     "decode-int4": (120, "the same, int4"),

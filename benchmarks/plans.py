@@ -4,6 +4,8 @@ paper      the paper's tables and figures, with one model
 models     the few recipes that stand beside InfiniPot, with further models
 defaults   one option changed at a time, on the half `tune`, which defaults are chosen on; its grids' folders
            end in `-tune`
+unasked    InfiniPot where no question is known, in all grids
+units      whole sentences and single slots, question known and unknown, on the half `tune`
 """
 
 from __future__ import annotations
@@ -204,7 +206,37 @@ def defaults(rows: int | None = None) -> Iterator[Part]:
     yield from (texts(OURS, knobs=change) for change in changes[3:])
 
 
-PLANS: dict[str, Callable[[], Iterator[Part]]] = {"paper": paper, "models": models, "defaults": defaults}
+def unasked() -> Iterator[Part]:
+    """What no question is known in, the tables' own cells; what is long or slow comes last."""
+    yield from Part("longbench", OURS, GENERAL).shares(4)
+    yield from Part("essays-more", OURS, GENERAL).shares(3)
+    yield from (Part("facts", OURS, GENERAL, half=half) for half in (REPORT, TUNE))
+    yield from (Part(grid, OURS, GENERAL) for grid in ("essays-short", "passkey-short"))
+    yield from Part("passkey-more", OURS, GENERAL).shares(3)
+    yield Part("essays-more", "cap-only", GENERAL)
+    for grid in ("essays", "passkey"):
+        yield from Part(grid, OURS, GENERAL).shares(3)
+
+
+def units() -> Iterator[Part]:
+    """Both ways to spend slots, on the half that defaults are chosen on."""
+    for catalyst in (GENERAL, QUESTION):
+        for knobs in ({"units": "sentences"}, {"units": "slots"}):
+            known = BY_TASK if catalyst == QUESTION else GENERAL
+            yield from Part("longbench", OURS, known, knobs=knobs, half=TUNE).shares(4)
+            yield from (
+                Part(grid, OURS, catalyst, knobs=knobs, half=TUNE)
+                for grid in ("essays-short", "passkey-short")
+            )
+
+
+PLANS: dict[str, Callable[[], Iterator[Part]]] = {
+    "paper": paper,
+    "models": models,
+    "defaults": defaults,
+    "unasked": unasked,
+    "units": units,
+}
 
 
 def chosen(args: argparse.Namespace) -> list[Part]:

@@ -16,6 +16,7 @@ import torch
 from infinipot.bench.plan import Plan
 from infinipot.bench.subject import Subject, open_subject
 from infinipot.bench.systems import Pots
+from infinipot.core.config import UNITS
 from infinipot.reading.answer import answer_all
 from infinipot.reading.sampling import Generation
 from infinipot.reading.step_group import GRAPHS
@@ -61,17 +62,21 @@ def _timed(subject: Subject, recipe: Recipe, length: int, new_tokens: int = 64) 
     system = Pots(subject, recipe)
     system.warm_up(length, new_tokens)
     subject.sweep()
-    running = system.run(length, new_tokens)
-    try:
-        while True:
-            next(running)
-    except StopIteration as done:
-        found = done.value
+    found = _run(system, length, new_tokens)
     told = {name: found[name] for name in ("first_token_s", "reading_s", "decode_ms", "engine", "cycles")}
     told["pot_gb"] = found["cache_bytes"] / GB
     for name, value in subject.peak().items():
         told[name.replace("_bytes", "_gb")] = value / GB
     return told
+
+
+def _run(system: Pots, length: int, new_tokens: int) -> Found:
+    running = system.run(length, new_tokens)
+    while True:
+        try:
+            next(running)
+        except StopIteration as done:
+            return dict(done.value)
 
 
 def tests(_: Setting) -> Found:
@@ -98,6 +103,22 @@ def read(setting: Setting, weights: str) -> Found:
     subject = setting.subject(weights)
     found = _timed(subject, setting.recipe(), setting.length)
     return {**found, "weights_gb": subject.weight_bytes / GB, "held": subject.held or "bfloat16"}
+
+
+def sentences(setting: Setting, rounds: int = 7) -> Found:
+    """A long text by turns in both ways to spend slots: seconds, and ratios of neighbours in time."""
+    subject, length = setting.subject(), setting.length
+    systems = {units: Pots(subject, setting.recipe(units=units)) for units in UNITS}
+    for system in systems.values():
+        system.warm_up(length, 16)
+    found: Found = {units: [] for units in UNITS}
+    for _ in range(rounds):
+        for units, system in systems.items():
+            subject.sweep()
+            found[units].append(_run(system, length, 16)["first_token_s"])
+    slots, whole = (found[units] for units in UNITS)
+    ratios = [other / one for one, other in zip(slots, whole, strict=True)]
+    return {**found, "ratios": ratios, "ratio": statistics.median(ratios)}
 
 
 def decode(setting: Setting, weights: str) -> Found:
@@ -361,6 +382,7 @@ PARTS: dict[str, Callable[..., Found]] = {
     "tests": tests,
     "ceilings": limits,
     "read": read,
+    "sentences": sentences,
     "decode": decode,
     "documents": documents,
     "memory": memory,

@@ -159,7 +159,7 @@ class PotSession:
         else:
             hidden = self.stage.run(self.pot, plan, inputs) if self.stage else self.repeat(plan, inputs)
         if tokens:
-            self.state.pending, self.state.last_hidden = [], hidden.clone()
+            self.state.pending, self.state.last_hidden = [], hidden
             self.state.sentence = sentence
             self.held_words.add(tokens, self.pot)
         if distil:
@@ -185,12 +185,13 @@ class PotSession:
         if self.graphs is None:
             return self._plainly(plan, inputs)
         compute, often = partial(self._scored_forward, plan), self.capture_after
-        hidden, *scores = self.graphs.run(plan.forward, inputs, compute, often)
+        found, *scores = self.graphs.run(plan.forward, inputs, compute, often)
+        hidden: Tensor = found.clone()  # a graph's result lasts until the next one runs: they share memory
         if plan.distil and plan.budget <= self.config.kept:
             self.graphs.run(plan.distillation, scores, partial(self._distil_by, plan), often)
         elif plan.distil:
             self._distil_by(plan, *scores)
-        return hidden  # type: ignore[no-any-return]  # a graph's results are untyped
+        return hidden
 
     @torch.no_grad()
     def _plainly(self, plan: CyclePlan, inputs: list[Tensor]) -> Tensor:

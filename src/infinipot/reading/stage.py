@@ -26,6 +26,6 @@ class Stage:
         """Carry out a plan for a pot; return the last token's hidden state. If that fails, the pot stays."""
         here = self.session.pot
         here.restore(pot)
-        hidden = self.session.repeat(plan, inputs).clone()  # the next replay has the same outputs
+        hidden = self.session.repeat(plan, inputs)
         pot.restore(here)
         return hidden
