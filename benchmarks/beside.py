@@ -69,12 +69,12 @@ LLAMA_2 = {
     "InfiniPot-2K": OURS,
 }
 TABLE_2 = {
-    "CaP-P": "infinipot 4096{tail} padding",
-    "CaP-U": "infinipot 4096{tail} unrelated",
-    "CaP-G": "infinipot 4096{tail} general",
+    "CaP-P": "infinipot 4096{tail} units=slots padding",
+    "CaP-U": "infinipot 4096{tail} units=slots unrelated",
+    "CaP-G": "infinipot 4096{tail} units=slots general",
     "CaP-Q": "infinipot 4096{tail} by-task",
-    "CaP-G1": "infinipot 4096{tail} general-1",
-    "CaP-G2": "infinipot 4096{tail} general-2",
+    "CaP-G1": "infinipot 4096{tail} units=slots general-1",
+    "CaP-G2": "infinipot 4096{tail} units=slots general-2",
 }
 TABLE_3 = {
     "w/o CaP, NuC": "ccd 4096{tail}",

@@ -46,7 +46,7 @@ def _told_apart(says: partial[None]) -> None:
     _pots(says, seen)
     rows = grid.cell(UNKNOWN).rows
     says("Recipes with {} rows are whole;", len(rows))
-    says("drawn by a hash, {} in all", _count("infinipot 4096 unrelated"))
+    says("drawn by a hash, {} in all", _count("infinipot 4096 units=slots unrelated"))
     alike = sum("same_as" in row for row in rows)
     says("{} of the {} rows are read as with the question known,", alike, len(rows))
 
@@ -140,7 +140,7 @@ def _parts(says: partial[None], seen: set[str]) -> None:
     within = sum(read <= 32768 for read in texts), len(texts)
     words = "CR-RoPE does not show on LongBench: {} of the {} texts are within the model's window."
     says(words, *within, holds=rope)
-    prompts = ("infinipot 4096 unrelated", "infinipot 4096 padding")
+    prompts = ("infinipot 4096 units=slots unrelated", "infinipot 4096 units=slots padding")
     level = all(chance(grid.less(cell, OURS, some)) for cell in prompts for some in ((), small))
     words = "Nor does it show that the question is a better catalyst than the unrelated one or padding,"
     says(words, holds=level)

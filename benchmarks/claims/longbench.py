@@ -8,7 +8,7 @@ from claims.checks import Says
 from claims.raw import chance, rows_of
 
 GRID = "grids/longbench"
-OURS, UNKNOWN = "infinipot 4096 by-task", "infinipot 4096 general"
+OURS, UNKNOWN = "infinipot 4096 by-task", "infinipot 4096 units=slots general"
 PLAIN = "infinipot 4096 tail=distil by-task"
 LESS = "{:.1f} ({:.1f} to {:.1f})"
 
@@ -38,8 +38,8 @@ def _advice(says: Says) -> None:
         "slots {:.1f} lower."
     )
     says(adr, words, -mean, -low, high, -wider[0], holds=chance((mean, low, high)) and chance(wider))
-    narrow = "infinipot 4096 tail=distil pool=1 general"
-    mean, low, high = grid.less("infinipot 4096 tail=distil general", narrow)
+    narrow = "infinipot 4096 tail=distil pool=1 units=slots general"
+    mean, low, high = grid.less("infinipot 4096 tail=distil units=slots general", narrow)
     words = (
         "is {:.1f} points higher ({:.1f} lower to {:.1f} higher, on the {} rows both have): no more "
         "than chance"
@@ -53,11 +53,11 @@ def _ends(says: partial[None]) -> None:
     rows = {
         "settled at \\|C\\| (ADR 4)": (
             "infinipot 4096 tail=distil by-task",
-            "infinipot 4096 tail=distil general",
+            "infinipot 4096 tail=distil units=slots general",
         ),
         "last chunk left as it is, as in the paper": (
             "infinipot 4096 tail=raw by-task",
-            "infinipot 4096 tail=raw general",
+            "infinipot 4096 tail=raw units=slots general",
         ),
     }
     says("LongBench's {} rows, mean of rows", len(grid.cell(OURS).rows))

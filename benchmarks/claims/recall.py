@@ -15,15 +15,15 @@ from claims.raw import RESULTS, Three, document, rows_of, three
 from infinipot.eval.estimates import bootstrapped
 
 PURE, PASSAGES, BOTH = (
-    "infinipot 4096 general",
+    "infinipot 4096 units=slots general",
     "passages 4096 recall=1024",
-    "infinipot 4096 recall=1024 general",
+    "infinipot 4096 recall=1024 units=slots general",
 )
 CELL = "{:.1f} ({:.0f} to {:.0f})"
-JUDGED = "infinipot 4096 recall=1024 judge=1024 general"
+JUDGED = "infinipot 4096 recall=1024 judge=1024 units=slots general"
 RULES, TAKEN = ("yes", "yes48", "examples", "both", "likely", "near", "all"), "both"
 SETS = ("locomo", "longbench", "facts", "paraphrase")
-WORDS = "infinipot 4096 recall=1024 judge=0 general"
+WORDS = "infinipot 4096 recall=1024 judge=0 units=slots general"
 
 
 def claimed(says: Says) -> None:
@@ -37,15 +37,15 @@ def claimed(says: Says) -> None:
 
 def _judged(says: partial[None]) -> None:
     again = [
-        rows_of(f"recall/again-{size}").mean("infinipot 4096 recall=all general") for size in ("16k", "128k")
+        rows_of(f"recall/again-{size}").mean("infinipot 4096 recall=all units=slots general") for size in ("16k", "128k")
     ]
-    asked = len(rows_of("recall/again-16k").cell("infinipot 4096 recall=all general").rows)
+    asked = len(rows_of("recall/again-16k").cell("infinipot 4096 recall=all units=slots general").rows)
     says(f"(`--recall all`): {CELL} of {{}} questions at 16K, {CELL} at 128K;", *again[0], asked, *again[1])
 
 
 def _meaning(adr: partial[None]) -> None:
     """Sentences by their meaning against words alone, by the rule before today's."""
-    meant, words = (f"infinipot 4096 recall=1024{told} general" for told in ("", " meaning=0"))
+    meant, words = (f"infinipot 4096 recall=1024{told} units=slots general" for told in ("", " meaning=0"))
     rows = rows_of("recall/paraphrase-meaning")
     adr("on the report half {} of {} were answered, {} by words", *rows.right(meant), rows.right(words)[0])
 

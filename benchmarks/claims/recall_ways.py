@@ -18,7 +18,7 @@ from infinipot.eval.estimates import bootstrapped, estimate
 from infinipot.models.catalog import SENTENCES
 
 CELL, BY_ROWS = "{:.1f} ({:.0f} to {:.0f})", "{:.1f} ({:.1f} to {:.1f})"
-AGAIN = "infinipot 4096 recall=all general"
+AGAIN = "infinipot 4096 recall=all units=slots general"
 HALVES = {"LoCoMo": "locomo", "LongBench": "longbench", "facts": "facts"}
 COLUMNS = ("pure.pot", "words.alone", "words.pot")
 Row = dict[str, Any]

@@ -30,7 +30,7 @@ KEYS: tuple[Row, ...] = (
     ("without CR-RoPE", "no-cr-rope 4096{tail} question", KNOWN),
     ("InfiniPot, question unknown", UNKNOWN, UNKNOWN),
     ("as printed, question unknown", "infinipot-paper 4096 general", UNKNOWN),
-    ("scores not pooled, question unknown", "infinipot 4096{tail} pool=1 general", UNKNOWN),
+    ("slot by slot (`units=slots`), question unknown", "infinipot 4096{tail} units=slots general", UNKNOWN),
     ("without novelty, question unknown", "cap-only 4096{tail} general", UNKNOWN),
     ("without catalyst and novelty (`ccd`), which ask no question", "ccd 4096{tail}", UNKNOWN),
     ("*for comparison: whole cache*", "full", KNOWN),
@@ -61,18 +61,16 @@ BLIND: tuple[tuple[str, str], ...] = (  # the same whatever the question
     ("CCD alone (no catalyst, no novelty)", "ccd 4096{tail}"),
     ("NuC alone (no catalyst)", "nuc-only 4096{tail}"),
 )
-GENERAL = "infinipot 4096{tail} general"
+GENERAL, SLOTS = "infinipot 4096{tail} general", "infinipot 4096{tail} units=slots"
 CHANGED: tuple[Row, ...] = (
     ("CaP alone (no novelty)", "cap-only 4096{tail} by-task", OURS),
     ("novelty 0.25", "infinipot 4096{tail} novelty=0.25 by-task", OURS),
     ("novelty 0.75", "infinipot 4096{tail} novelty=0.75 by-task", OURS),
     ("without CR-RoPE", "no-cr-rope 4096{tail} by-task", OURS),
     ("scores not pooled", "infinipot 4096{tail} pool=1 by-task", OURS),
-    ("catalyst: the general prompt for all", GENERAL, OURS),
-    ("catalyst: general-1", "infinipot 4096{tail} general-1", OURS),
-    ("catalyst: general-2", "infinipot 4096{tail} general-2", OURS),
-    ("catalyst: unrelated", "infinipot 4096{tail} unrelated", OURS),
-    ("catalyst: padding", "infinipot 4096{tail} padding", OURS),
+    ("catalyst: the general prompt for all", f"{SLOTS} general", OURS),
+    *((f"catalyst: {name}", f"{SLOTS} {name}", OURS) for name in ("general-1", "general-2")),
+    *((f"catalyst: {name}", f"{SLOTS} {name}", OURS) for name in ("unrelated", "padding")),
     ("a pot of 1,024", "infinipot 1024{tail} by-task", OURS),
     ("a pot of 2,048", "infinipot 2048{tail} by-task", OURS),
     ("a pot of 8,192", "infinipot 8192{tail} by-task", OURS),
@@ -143,6 +141,7 @@ def longbench(path: Path, chosen_on: Path) -> Iterator[str]:
     known = (*LOOKING, *((label, cell, OURS) for label, cell in BLIND))
     unknown = (
         ("InfiniPot", GENERAL, GENERAL),
+        ("InfiniPot, slot by slot (`units=slots`)", f"{SLOTS} general", GENERAL),
         ("InfiniPot as printed", "infinipot-paper 4096 general", GENERAL),
         *((label, cell, GENERAL) for label, cell in BLIND),
     )

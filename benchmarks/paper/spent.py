@@ -18,9 +18,10 @@ from paper.models import marked
 from paper.ours import enough, mean_of
 from slots import FACTS
 
-USUAL, POOLED = "infinipot 4096 general", "candidate 4096 pool=15 novelty_pool=15"
+USUAL, POOLED = "infinipot 4096 units=slots general", "candidate 4096 pool=15 novelty_pool=15"
 BOTH = f'"{GENERAL} {FACTS}"'
 CANDIDATES = {
+    "whole sentences, the default now": "infinipot 4096 general",
     "novelty pooled too, both over 15 slots, a catalyst that asks for facts": f'{POOLED} "{FACTS}"',
     "the same, one ranking by both scores": f'{POOLED} join=sum "{FACTS}"',
     "pooled so, two catalysts at once": f"{POOLED} {BOTH}",
@@ -36,7 +37,7 @@ def spent(results: Path, model: str) -> Iterator[str]:
         return
     yield f"| question unknown | {' | '.join(found)} |"
     yield "|---" * (1 + len(found)) + "|"
-    yield f"| the default | {' | '.join(_level(task, cells[USUAL]) for task, cells in found.values())} |"
+    yield f"| slot by slot, the default before | {' | '.join(_level(task, cells[USUAL]) for task, cells in found.values())} |"
     for label, cell in CANDIDATES.items():
         told = [_beside(task, cells, cell) for task, cells in found.values()]
         if any(told):

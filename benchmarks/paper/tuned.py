@@ -14,6 +14,7 @@ from paper.ours import Cells, mean_of
 
 PRINTED = "as printed (not pooled, last chunk left)"
 CHANGES = {  # of one default, for the table of the half `tune`
+    "units=sentences": "whole sentences",
     "pool=1": "scores not pooled",
     "pool=3": "pooled over 3",
     "tail=raw": "the last chunk left as it is",
@@ -35,7 +36,7 @@ def defaults(folders: Sequence[Path]) -> Iterator[str]:
         if not grids:
             continue
         columns = [(name, known) for name in grids for known in (True, False)]
-        heads = (f"{name.removesuffix('-short')}, question {'' if k else 'un'}known" for name, k in columns)
+        heads = (f"{name.removesuffix('-short')}, question {'known' if k else 'unknown, slot by slot'}" for name, k in columns)
         yield f"| `{folder.name.partition('-')[2]}`, less the defaults | {' | '.join(heads)} |"
         yield "|---" * (1 + len(columns)) + "|"
         yield f"| the defaults | {' | '.join(_level(grids[name], _usual(name, k)) for name, k in columns)} |"
@@ -47,7 +48,8 @@ def defaults(folders: Sequence[Path]) -> Iterator[str]:
 
 
 def _usual(grid: str, known: bool) -> str:
-    return f"infinipot 4096 {('by-task' if grid == 'longbench' else 'question') if known else 'general'}"
+    asked = "by-task" if grid == "longbench" else "question"
+    return f"infinipot 4096 {asked if known else 'units=slots general'}"
 
 
 def _level(grid: Cells, usual: str) -> str:
@@ -61,9 +63,9 @@ def _level(grid: Cells, usual: str) -> str:
 
 
 def _change(grid: Cells, change: str, usual: str) -> str:
-    name = (
-        usual.replace("4096", f"4096 {change}") if change else usual.replace("infinipot", "infinipot-paper")
-    )
+    printed = usual.replace("infinipot", "infinipot-paper").replace("units=slots ", "")
+    name = usual.replace("4096", f"4096 {change}") if change else printed
+    name = name.replace("units=sentences units=slots ", "")  # the default where no question is known
     one, base = grid.series.get(name), grid.series.get(usual)
     if not one or not base:
         return ""
