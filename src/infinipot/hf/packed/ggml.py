@@ -69,6 +69,7 @@ _SIGNATURES: dict[str, tuple[Any, ...]] = {  # the result, then the arguments
     "ggml_view_3d": (c_void_p, c_void_p, c_void_p, *(c_int64,) * 3, *(c_size_t,) * 3),
     "ggml_set_rows": (c_void_p, *(c_void_p,) * 4),
     "ggml_flash_attn_ext": (c_void_p, *(c_void_p,) * 5, *(c_float,) * 3),
+    "ggml_custom_4d": (c_void_p, c_void_p, c_int, *(c_int64,) * 4, *(c_void_p, c_int) * 2, c_void_p),
     "ggml_mul_mat": (c_void_p, c_void_p, c_void_p, c_void_p),
     "ggml_mul": (c_void_p, c_void_p, c_void_p, c_void_p),
     "ggml_add": (c_void_p, c_void_p, c_void_p, c_void_p),
@@ -207,7 +208,7 @@ class Graph:
         """Return a tensor [rows, heads size] as [rows, heads, size]."""
         return int(self._ggml["ggml_reshape_3d"](self.context, made, size, heads, rows))
 
-    def apply(self, name: str, *inputs: float, out: Tensor | None) -> int:
+    def apply(self, name: str, *inputs: float | None, out: Tensor | None) -> int:
         """Add an operation whose result is written to `out`; None where it lies in an input's memory."""
         self._operations += 1
         made: int = self._ggml[name](self.context, *inputs)

@@ -2,9 +2,12 @@
 
 In a small model starting a graph and telling a layer of its new entry, layer by layer, takes as long as the
 products. `Steps` is the obvious twin, and does what is left: several pots at once, slots of 8 bits, layers
-that are local or observed. A graph attends to a fixed number of slots, of which those beyond the last are
-masked, and lasts as long as its pot does not move.
+that are local or observed. A graph lasts as long as its pot does not move. Attention is compiled where
+llvmlite is installed; ggml's attends to a fixed number of slots, of which those beyond the last are masked.
 """
+
+from importlib import import_module
+from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
@@ -13,6 +16,9 @@ from infinipot.core.pot import Pot
 from infinipot.core.pot_layer import PotLayer
 from infinipot.hf.packed.ggml import ALIGNMENT, Graph
 from infinipot.hf.packed.steps import Draft, Steps, Written
+
+if TYPE_CHECKING:
+    from infinipot.hf.packed.compiled import Attention
 
 SLOTS = 64  # a graph attends to a multiple of so many, or to all there are
 MASKED = 64  # rows of a mask that ggml wants, of which a single token has the first
@@ -26,6 +32,7 @@ class WholeToken:
         self._place: tuple[int, ...] = ()  # how many slots the graph attends to, and where its pot lies
         self._graph: Graph | None = None
         self._mask, self._next = torch.empty(0), torch.zeros(1, 1, dtype=torch.int64, device="cpu")
+        self.attention = compiled(steps.size, steps.widths[0] // steps.widths[1], steps.scale)
 
     def serves(self, tokens: Tensor, pot: Written) -> bool:
         """Say whether it can write these tokens into this pot."""
@@ -41,15 +48,17 @@ class WholeToken:
         """Write a token [1, 1] at its place [1, 1] into the pot; return its hidden state [1, 1, H]."""
         layers, fill = pot.pot_layers, pot.fill
         capacity = layers[0].capacity
-        count = min(-(-(fill + 1) // SLOTS) * SLOTS, capacity)
+        masked = isinstance(self.attention, str)
+        count = min(-(-(fill + 1) // SLOTS) * SLOTS, capacity) if masked else capacity
         lies = (count, capacity, *(at for layer in layers for at in layer.addresses))
         if self._graph is None or lies != self._place:
             self._graph, self._place = None, ()  # whatever happens, the old one reads another mask
-            self._mask = torch.zeros(MASKED, count, dtype=torch.float16, device="cpu")
+            self._mask = torch.zeros(MASKED, count if masked else 0, dtype=torch.float16, device="cpu")
             self._graph, self._place = self._made(layers, count), lies
         self._next.fill_(fill)
-        self._mask[0].fill_(float("-inf"))
-        self._mask[0, : fill + 1] = 0
+        if masked:
+            self._mask[0].fill_(float("-inf"))
+            self._mask[0, : fill + 1] = 0
         _, _, out, *_ = self.steps.given(tokens, places, frequencies)
         self.steps.compute(self._graph)
         for layer in layers:
@@ -60,18 +69,22 @@ class WholeToken:
         steps, buffers = self.steps, self.steps.buffers(1)
         draft = Draft(steps.kernels, 1, len(layers) + 1)
         graph, x = draft.graph, draft.graph.input(buffers[0])
-        mask, place = graph.input(self._mask), graph.input(self._next)
+        place = graph.input(self._next)
+        mask = graph.input(self._mask) if self._mask.numel() else 0
         for layer, slots in zip(steps.decoder.layers, layers, strict=True):
             draft.used = 0  # inner buffers are free again after every layer
             queries, *new = steps.before(draft, x, layer, buffers)
-            seen = []
-            for made, column in zip(new, (slots.keys[0], slots.values[0]), strict=True):
-                held = graph.slots(column)
-                row = graph.split(made, steps.size, 1, len(column))
-                graph.apply("ggml_set_rows", held, row, place, out=None)
-                seen.append(graph.first(held, column, count))
-            heads = graph.split(queries, steps.size, 1, buffers[1].shape[1] // steps.size)
-            graph.apply("ggml_flash_attn_ext", heads, *seen, mask, steps.scale, 0.0, 0.0, out=buffers[1])
+            columns = slots.keys[0], slots.values[0]
+            held = [graph.slots(column) for column in columns]
+            for into, made in zip(held, new, strict=True):
+                row = graph.split(made, steps.size, 1, len(columns[0]))
+                graph.apply("ggml_set_rows", into, row, place, out=None)
+            if isinstance(self.attention, str):
+                heads = graph.split(queries, steps.size, 1, buffers[1].shape[1] // steps.size)
+                seen = [graph.first(one, columns[0], count) for one in held]
+                graph.apply("ggml_flash_attn_ext", heads, *seen, mask, steps.scale, 0.0, 0.0, out=buffers[1])
+            else:
+                self.attention.add(graph, buffers[5], *columns, buffers[1], self._next)
             x = steps.after(draft, x, layer, buffers)
         draft.normed(x, steps.decoder.norm, buffers[2])
         return graph
@@ -87,3 +100,12 @@ def _plain(layer: PotLayer) -> bool:
         and keys.dtype == values.dtype == torch.float32
         and not (keys.data_ptr() | values.data_ptr()) % ALIGNMENT
     )
+
+
+def compiled(size: int, group: int, scale: float) -> "Attention | str":
+    """Return attention for this processor, or why there is none and ggml's stays."""
+    try:
+        made: Attention = import_module("infinipot.hf.packed.compiled").attention(size, group, scale)
+    except (ImportError, OSError, RuntimeError) as error:
+        return f"attention is ggml's: llvmlite cannot be used here ({error})"
+    return made

@@ -24,8 +24,14 @@ from toy_release import write_gguf
 pytestmark = pytest.mark.skipif(isinstance(ggml.find(), str), reason=f"no ggml: {ggml.find()}")
 
 
-@pytest.fixture
-def model(home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> HFModel:
+@pytest.fixture(params=["compiled", "ggml's"])
+def model(
+    home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest
+) -> HFModel:
+    if request.param == "compiled":
+        pytest.importorskip("llvmlite", reason="attention is compiled by llvmlite")
+    else:
+        monkeypatch.setattr(whole, "compiled", lambda *_: "not asked for")
     monkeypatch.setattr(whole, "SLOTS", 8)
     write_gguf(tmp_path / "tiny.gguf", "Q8_0")
     return HFModel(load(str(tmp_path / "tiny.gguf"), device="cpu", weights="auto").model)
@@ -63,9 +69,10 @@ def alike(one: Pot, other: Pot) -> bool:
     )
 
 
-def test_tokens_are_those_of_the_steps(model: HFModel) -> None:
+def test_tokens_are_those_of_the_steps(model: HFModel, request: pytest.FixtureRequest) -> None:
     assert model.steps is not None
     assert isinstance(model.steps.whole, WholeToken)
+    assert isinstance(model.steps.whole.attention, str) == (request.node.callspec.id == "ggml's")
     ids, pots = [3 + 5 * turn % 37 for turn in range(27)], [begun(model), begun(model)]  # to the last slot
     found, wanted = (said(model, pot, ids, by) for pot, by in zip(pots, (True, False), strict=True))
     assert float((found - wanted).norm() / wanted.norm()) < 0.02
@@ -117,7 +124,7 @@ def test_what_it_does_not_serve(model: HFModel) -> None:
     assert not made.serves(torch.tensor([[3], [4]]), begun(model))
 
 
-def test_attention_on_slots_is_the_pots(model: HFModel) -> None:
+def test_attention_on_slots_is_the_pots() -> None:
     kernels = ggml.find()
     assert isinstance(kernels, Ggml)
     source = torch.Generator().manual_seed(0)

@@ -1,0 +1,66 @@
+"""Compiled attention of one token, against the pot's own."""
+
+from __future__ import annotations
+
+import sys
+from ctypes import CFUNCTYPE, c_int, c_void_p
+
+import pytest
+import torch
+from torch import Tensor
+
+from infinipot.core.attention import LogitSpec, attend
+from infinipot.hf.packed import ggml, whole
+from infinipot.hf.packed.ggml import Ggml, Graph
+
+SHAPES = [(16, 3, 1), (64, 3, 3), (80, 2, 1), (128, 2, 6), (256, 1, 4)]  # size, heads, queries of each
+
+
+def tensors(size: int, heads: int, group: int, count: int, large: float = 1.0) -> list[Tensor]:
+    """Queries, keys and values with nonsense beyond the last slot, an output, the last slot's number."""
+    source = torch.Generator().manual_seed(count)
+    queries = large * torch.randn(1, heads * group * size, generator=source)
+    keys, values = (torch.randn(heads, count + 9, size, generator=source) for _ in range(2))
+    keys[:, count:], values[:, count:] = 1e6, float("nan")
+    return [queries, keys, values, torch.empty_like(queries), torch.tensor([[count - 1]])]
+
+
+def slowly(queries: Tensor, keys: Tensor, values: Tensor, _: Tensor, last: Tensor) -> Tensor:
+    seen = [one[None, :, : int(last) + 1].double() for one in (keys, values)]
+    heads = queries.double().view(1, -1, 1, keys.shape[-1])
+    return attend(heads, seen[0], seen[1], LogitSpec(keys.shape[-1] ** -0.5)).view(1, -1).float()
+
+
+@pytest.mark.parametrize("threads", [1, 2, 3, 70])
+@pytest.mark.parametrize(("size", "heads", "group"), SHAPES)
+def test_it_is_the_pots_on_any_number_of_threads(size: int, heads: int, group: int, threads: int) -> None:
+    compiled = pytest.importorskip("infinipot.hf.packed.compiled", reason="no llvmlite")
+    attention = compiled.attention(size, group, size**-0.5)
+    node = CFUNCTYPE(None, c_void_p, c_int, c_int, c_void_p)
+    for count, large in ((1, 1.0), (15, 1.0), (16, 9.0), (65, 1.0), (2100, 1.0), (2100, 30.0)):
+        case = tensors(size, heads, group, count, large)
+        given = attention.given(*case)
+        for function in map(node, attention.functions):
+            for thread in reversed(range(threads)):
+                function(None, thread, threads, given.data_ptr())
+        assert torch.allclose(case[3], slowly(*case), atol=2e-5), count
+
+
+@pytest.mark.skipif(isinstance(ggml.find(), str), reason=f"no ggml: {ggml.find()}")
+def test_a_graph_calls_it_again_and_again() -> None:
+    compiled, kernels = pytest.importorskip("infinipot.hf.packed.compiled", reason="no llvmlite"), ggml.find()
+    assert isinstance(kernels, Ggml)
+    case, graph = tensors(64, 3, 3, 100), Graph(kernels)
+    compiled.attention(64, 3, 0.125).add(graph, *case)
+    for last in (99, 40):
+        case[4].fill_(last)
+        graph.run()
+        assert torch.allclose(case[3], slowly(*case), atol=1e-5)
+
+
+def test_without_llvmlite_the_reason_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delitem(sys.modules, "infinipot.hf.packed.compiled", raising=False)
+    monkeypatch.setitem(sys.modules, "llvmlite", None)
+    found = whole.compiled(64, 3, 0.25)
+    assert isinstance(found, str)
+    assert "llvmlite" in found
