@@ -91,7 +91,7 @@ def _tokens_s(subject: Subject, recipe: Recipe, count: int, new_tokens: int) -> 
 
 def versions() -> dict[str, str]:
     """Return the versions of all that matters for speed."""
-    known = [name for name in ("torch", "transformers", "triton") if find_spec(name)]
+    known = [name for name in ("torch", "transformers", "triton", "llvmlite") if find_spec(name)]
     ours = {"infinipot": __version__, "python": platform.python_version()}
     return ours | {name: version(name) for name in known}
 
