@@ -251,7 +251,7 @@ def _chunks(says: partial[None]) -> None:
 
 
 def _beside_llama(says: partial[None]) -> None:
-    names = "qwen", "smollm2", "token-smollm2", "token-qwen"
+    names = "qwen", "smollm2", "token-smollm2", "token-qwen", "token-smollm2-ggml", "token-qwen-ggml"
     runs = [document(f"bench-cpu-llama-{name}.json")["side_by_side"] for name in names]
     read, token = (
         [run[part]["infinipot"]["times_as_fast_as"] for run in runs] for part in ("reading", "decoding")
@@ -267,6 +267,10 @@ def _beside_llama(says: partial[None]) -> None:
     says("`smollm2` in four rounds", holds=rounds[1] == 4)
     says("`smollm2` {:.2f} times as fast in {} rounds", token[2]["llama.cpp"], rounds[2])
     says("`qwen2.5-coder-1.5b` {:.2f} in five", token[3]["llama.cpp"], holds=rounds[3] == 5)
+    compiled = ["llvmlite" in document(f"bench-cpu-llama-{name}.json")["versions"] for name in names[2:]]
+    says("with the extra `compiled`: `smollm2`", holds=compiled == [True, True, False, False])
+    says("attention is ggml's: {:.2f} (", token[4]["llama.cpp"])
+    says("and {:.2f} ([raw](results/bench-cpu-llama-token-qwen-ggml", token[5]["llama.cpp"])
     says("above {:.2f} and {:.2f}: rounds", *(token[at]["llama.cpp"] for at in (1, 0)))
 
 
