@@ -37,7 +37,8 @@ def claimed(says: Says) -> None:
 
 def _judged(says: partial[None]) -> None:
     again = [
-        rows_of(f"recall/again-{size}").mean("infinipot 4096 recall=all units=slots general") for size in ("16k", "128k")
+        rows_of(f"recall/again-{size}").mean("infinipot 4096 recall=all units=slots general")
+        for size in ("16k", "128k")
     ]
     asked = len(rows_of("recall/again-16k").cell("infinipot 4096 recall=all units=slots general").rows)
     says(f"(`--recall all`): {CELL} of {{}} questions at 16K, {CELL} at 128K;", *again[0], asked, *again[1])

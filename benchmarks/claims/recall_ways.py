@@ -160,7 +160,9 @@ def _others(says: partial[None]) -> None:
     says("on a card {:.1f} ({:.1f} to {:.1f}).", *more, holds=more[1] > 0)
     for words, way in (("by words", "words.pot"), ("on a card", ASKED)):
         mean, low, high = rows.above(way, known)
-        says(f"{words} {{:.1f}} higher ({{:.1f}} lower to {{:.1f}} higher)", mean, -low, high, holds=low < 0)
+        side = "lower" if mean < 0 else "higher"
+        told = f"{words} {{:.1f}} {side} ({{:.1f}} lower to {{:.1f}} higher)"
+        says(told, abs(mean), -low, high, holds=low < 0 < high)
     whole = rows_of("recall/locomo-full").cell("full").by_example()
     both = talks.some(lambda row: row["example"] in whole)
     there = three(estimate([whole[row["example"]] for row in both.rows]))
@@ -232,7 +234,7 @@ def _where_words_find_little(page: partial[None]) -> None:
     """What the model of sentences does to questions that it was not pulled for."""
 
     def less(name: str, half: str) -> Three:
-        before = {(row["text"], row["example"]): score(row, ASKED) for row in asked("asked", name).rows}
+        before = {(row["text"], row["example"]): score(row, ASKED) for row in asked("asked-slots", name).rows}
         rows = asked("asked-meaning", f"{name}-{half}").rows
         return three(bootstrapped([score(row, ASKED) - before[row["text"], row["example"]] for row in rows]))
 
@@ -305,7 +307,7 @@ def _again(says: partial[None]) -> None:
 def _chosen(adr: partial[None]) -> None:
     """What was tried to choose a default, and was not taken."""
     tune, report = (
-        sum((asked("ways", f"{name}-{half}") for name in HALVES.values()), Asked([]))
+        sum((asked("ways-slots", f"{name}-{half}") for name in HALVES.values()), Asked([]))
         for half in ("tune", "report")
     )
     adr("on {} questions of LoCoMo, LongBench and facts to choose on,", tune.count)

@@ -37,7 +37,8 @@ def spent(results: Path, model: str) -> Iterator[str]:
         return
     yield f"| question unknown | {' | '.join(found)} |"
     yield "|---" * (1 + len(found)) + "|"
-    yield f"| slot by slot, the default before | {' | '.join(_level(task, cells[USUAL]) for task, cells in found.values())} |"
+    before = " | ".join(_level(task, cells[USUAL]) for task, cells in found.values())
+    yield f"| slot by slot, the default before | {before} |"
     for label, cell in CANDIDATES.items():
         told = [_beside(task, cells, cell) for task, cells in found.values()]
         if any(told):

@@ -36,7 +36,10 @@ def defaults(folders: Sequence[Path]) -> Iterator[str]:
         if not grids:
             continue
         columns = [(name, known) for name in grids for known in (True, False)]
-        heads = (f"{name.removesuffix('-short')}, question {'known' if k else 'unknown, slot by slot'}" for name, k in columns)
+        heads = (
+            f"{name.removesuffix('-short')}, question {'known' if k else 'unknown, slot by slot'}"
+            for name, k in columns
+        )
         yield f"| `{folder.name.partition('-')[2]}`, less the defaults | {' | '.join(heads)} |"
         yield "|---" * (1 + len(columns)) + "|"
         yield f"| the defaults | {' | '.join(_level(grids[name], _usual(name, k)) for name, k in columns)} |"

@@ -60,10 +60,10 @@ class Grid:
             whole = recipe.knobs.get("units") == "sentences"
             if whole or (asks and not recipe.uses_catalyst):  # all is novelty: there is no score to be pooled
                 recipe = replace(recipe, knobs={k: v for k, v in recipe.knobs.items() if k not in POOLS})
-            for given in self.catalysts if recipe.uses_catalyst else ("",):
-                catalyst = SHORT.get(given, given)
-                told = QUESTION if catalyst == BY_TASK else catalyst or "general"
-                yield Cell(replace(recipe, catalyst=told), catalyst)
+            for name in self.catalysts if recipe.uses_catalyst else ("",):
+                catalyst = SHORT.get(name, name)
+                asked = QUESTION if catalyst == BY_TASK else catalyst or "general"
+                yield Cell(replace(recipe, catalyst=asked), catalyst)
 
 
 @dataclass(frozen=True)

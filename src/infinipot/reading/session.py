@@ -221,8 +221,7 @@ class PotSession:
         self.distil(plan.budget, plan.recent)
 
     def _forward(self, plan: CyclePlan, ids: Tensor, before: Tensor | None = None) -> Tensor:
-        """Write ids [1, n], or [2, n] with their sentences, after the hidden state before them; return the
-        last token's own."""
+        """Write ids [1, n], or [2, n] with sentences, after the hidden state before; return the last's."""
         hidden, count = before if before is not None else torch.empty(0), plan.tokens
         ids, sentences = ids[:1], ids[1:, :count]
         if ids.shape[1]:

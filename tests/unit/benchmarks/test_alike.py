@@ -60,7 +60,9 @@ def sharing(folder: Path, batch: int = 3) -> Sharing:
 
 @pytest.mark.parametrize("tail", ["fill", "distil", "raw"])
 def test_copied_rows_are_what_each_cell_makes_alone(tmp_path: Path, tail: str) -> None:
-    grid = Grid(RECIPES, (CAPACITY,), ("by-task", "general"), {"tail": (tail,), "step": (64,), "units": ("slots",)})
+    grid = Grid(
+        RECIPES, (CAPACITY,), ("by-task", "general"), {"tail": (tail,), "step": (64,), "units": ("slots",)}
+    )
     alone = rows(tmp_path / "alone", grid, Workers(toy.engine, 1))
     shared = rows(tmp_path / "shared", grid, sharing(tmp_path / "known"))
     assert toy.told(shared) == toy.told(alone)
