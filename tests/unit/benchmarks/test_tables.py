@@ -119,14 +119,14 @@ def test_candidates_for_slots_stand_beside_the_default_half_by_half(
     pooled: dict[str, Any] = {"pool": (15,), "novelty_pool": (15,)}
     keys = [(f"4096-0.5-{n}", {"length": 4096, "depth": 0.5}) for n in range(40)]
     for grid in (
-        Grid(("infinipot",), catalysts=("general",)),
+        Grid(("infinipot",), catalysts=("general",), options={"units": ("slots", "sentences")}),
         Grid(("candidate",), (4096,), (FACTS,), pooled),
     ):
         kept_run(tmp_path / "report-half/essays-more", "needle", grid, keys, score)
     told = tables.filled("<!-- slots --><!-- end of slots -->", tmp_path)
     tune = sum(half(name) == "tune" for name, _ in keys)
     assert "| question unknown | keys in essays, `tune` | keys in essays, `report` |" in told
-    assert f"| the default | {tune} of {tune} | {40 - tune} of {40 - tune} |" in told
+    assert f"| slot by slot, the default before | {tune} of {tune} | {40 - tune} of {40 - tune} |" in told
     right = [sum(half(name) == part for name, _ in keys if name.endswith("0")) for part in ("tune", "report")]
     assert f"asks for facts | {right[0]} of {tune}, **-" in told
     assert f"| {right[1]} of {40 - tune}, **-" in told
