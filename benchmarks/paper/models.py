@@ -16,9 +16,10 @@ from infinipot.eval.tables import joined
 from paper.beside import difference, told_apart, worded
 
 GRIDS = {"longbench": "LongBench", "passkey-short": "keys in noise", "essays-short": "keys in essays"}
-OURS = "infinipot"
+OURS, SLOTS = "infinipot", " units=slots"
 LABELS = {
     "infinipot": "InfiniPot",
+    f"infinipot{SLOTS}": "InfiniPot, slot by slot",
     "infinipot-paper": "InfiniPot as printed",
     "full": "whole cache",
     "truncate": "truncated to the pot",
@@ -73,7 +74,8 @@ def _described(run: Run, found: dict[str, Section]) -> str:
 
 def _of(section: Section, question: str) -> dict[str, Series]:
     """Return the series that may stand beside ours with the question known, or unknown, by their recipes."""
-    return {one.cell["name"]: one for one in section.series if one.question in (question, UNUSED)}
+    some = (one for one in section.series if one.question in (question, UNUSED))
+    return {one.cell["name"] + SLOTS * (SLOTS in one.name): one for one in some}
 
 
 def _table(question: str, found: dict[str, Section]) -> Iterator[str]:
