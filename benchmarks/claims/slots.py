@@ -347,6 +347,12 @@ def _product(adr: partial[None]) -> None:
     adr(words, sum(found), len(found), sum(before))
     times = [rows_of(name).mean(NOW)[0] / rows_of(name).mean(USUAL)[0] for name in ASKED]
     adr("Facts are {:.1f} and {:.1f} times what they were, not twice.", *times, holds=max(times) < 2)
+    rows, cell = rows_of("slots/recall-smollm2"), "infinipot 2048 recall=512{} general"
+    whole, slots = cell.format(""), cell.format(" units=slots")
+    more = rows.less(whole, slots)
+    told = rows.mean(whole)[0], len(rows.cell(whole).rows), rows.mean(slots)[0], -more[0], -more[1], more[2]
+    words = "{:.1f} of {} facts right with whole sentences and {:.1f} with single slots, {:.1f} less ({:.1f}"
+    adr(f"{words} less to {{:.1f}} more;", *told, holds=chance(more))
     ratios = document("card/sentences.json")["ratios"]
     quiet = sorted(one for one in ratios if one > 0.9)
     words = "takes {:.1f}% longer in the median of {} turns ({:.1f}% to {:.1f}%, but for one turn in which"

@@ -330,7 +330,7 @@ def _demo(says: Says) -> None:
         sum(row[name] for row in demo["questions"])
         for name in ("recall_right", "pot_right", "truncated_right", "found")
     )
-    words = "{:,} tokens of Moby Dick in a pot of 2,048 | {:.0f} s with other work beside;"
+    words = "{:,} tokens of Moby Dick in a pot of 2,048 | {:.0f} s;"
     says("docs/results.md", words, demo["tokens_read"], demo["seconds"])
     words = "right with recall {} of {}, from the pot alone {}, truncated {}; the passage was found for {} |"
     says("docs/results.md", words, recalled, len(demo["questions"]), alone, cut, found)

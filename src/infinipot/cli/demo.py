@@ -85,8 +85,9 @@ def _readers(given: Given) -> "tuple[Reader, Reader]":
     from infinipot.recipes.recipe import Recipe
 
     size = given["capacity"]
-    # A very small model is outweighed by the raw end of a text (ADR 15), and silent unless spoken to.
-    pot = Recipe.named(capacity=size, tail="distil", recall=size // SHARE)
+    # A very small model is outweighed by the raw end of a text (ADR 15), gains nothing by whole sentences
+    # beside recall (ADR 24), and is silent unless spoken to.
+    pot = Recipe.named(capacity=size, tail="distil", recall=size // SHARE, units="slots")
     cut, engine = Recipe.named("truncate", capacity=size), g.open_engine(given)
     layout = engine.dialogue_format
     return engine.reader(replace(pot, format=layout)), engine.reader(replace(cut, format=layout))
