@@ -38,6 +38,7 @@ FAR = f"{LENGTHS},128k,256k,1m"
 OURS, PRINTED, QUESTION, GENERAL = "infinipot", "infinipot-paper", "question", "general"
 BOTH = (QUESTION, GENERAL)
 CATALYSTS = ("general-1", "general-2", "unrelated", "padding")
+BY_SLOTS = {"units": "slots"}  # where no question is known: what a table compares with the paper's, or before
 BESIDE = (OURS, PRINTED, "truncate", "full", "snapkv", "streaming-llm", "tova")
 ABLATED = ("ccd", "cap-only", "nuc-only", "sirllm", "no-cr-rope")
 FURTHER = (*BESIDE, "h2o-half")
@@ -131,7 +132,8 @@ def paper() -> Iterator[Part]:
     yield from (essays("full", QUESTION), essays("cap-only", GENERAL))
     yield from (texts(recipe, rows=SOME) for recipe in ABLATED)  # tables 1 and 3
     yield from (texts(OURS, knobs={"novelty": share}, rows=SOME) for share in ("0.25", "0.75"))
-    yield from (texts(OURS, catalyst, rows=SOME) for catalyst in CATALYSTS)  # table 2
+    for catalyst in CATALYSTS:  # table 2
+        yield texts(OURS, catalyst, knobs=BY_SLOTS, rows=SOME)
     yield from slots("longbench", rows=SOME)
     for capacity in (1 * K, 2 * K, 8 * K):  # figure 6
         yield from (texts(recipe, capacity=capacity, rows=SOME) for recipe in (OURS, "truncate"))
@@ -144,7 +146,7 @@ def paper() -> Iterator[Part]:
     yield noise("full", QUESTION)
     yield from (essays(recipe, QUESTION) for recipe in ("cap-only", "no-cr-rope", "ccd"))
     yield from Part("essays", OURS, GENERAL).shares(3)
-    plain = (OURS, GENERAL, {})  # was there with the slots
+    plain = (OURS, GENERAL, BY_SLOTS)  # was there with the slots
     changed = islice(defaults(SOME), 10)  # LongBench's
     yield from (part for part in changed if (part.recipe, part.catalyst, part.knobs) != plain)
     yield from slots("longbench")
@@ -161,7 +163,7 @@ def paper() -> Iterator[Part]:
     yield from Part("passkey", "no-cr-rope", QUESTION).shares(3)
     yield from (texts(recipe, rows=SOME) for recipe in ("self-extend", "swa", "h2o-half", "h2o"))
     for catalyst in CATALYSTS:
-        yield from texts(OURS, catalyst).shares(2)
+        yield from texts(OURS, catalyst, knobs=BY_SLOTS).shares(2)
 
 
 def slots(*grids: str, rows: int | None = None) -> Iterator[Part]:
@@ -169,7 +171,9 @@ def slots(*grids: str, rows: int | None = None) -> Iterator[Part]:
     for grid in grids:
         halves = (TUNE, REPORT) if grid == "facts" else ("", TUNE) if rows else ("",)
         for half in halves:
-            yield from [Part(grid, OURS, GENERAL, half=half, rows=rows)] if half else []
+            usual = Part(grid, OURS, GENERAL, half=half, rows=rows)
+            yield from [usual] if half else []
+            yield replace(usual, knobs=BY_SLOTS)
             # Two catalysts at once lost the keys that one has: LongBench's many rows are not spent on them.
             for told in map(CANDIDATES.__getitem__, SPENT[:2] if grid == "longbench" else SPENT):
                 knobs = {name: value for name, value in told.items() if name != "catalyst"}
@@ -197,13 +201,19 @@ def defaults(rows: int | None = None) -> Iterator[Part]:
     )
     texts = partial(Part, "longbench", rows=rows, half=TUNE)
     for known in (BY_TASK, GENERAL):
-        yield from (texts(recipe, known) for recipe in (OURS, PRINTED))
-        yield from (texts(OURS, known, knobs=change) for change in changes[:3])
+        yield from _changed(texts, known, changes[:3])
     for keys in (partial(Part, hay, half=TUNE) for hay in ("essays-short", "passkey-short")):
         for known in BOTH:
-            yield from (keys(recipe, known) for recipe in (OURS, PRINTED))
-            yield from (keys(OURS, known, knobs=change) for change in changes[:3])
+            yield from _changed(keys, known, changes[:3])
     yield from (texts(OURS, knobs=change) for change in changes[3:])
+
+
+def _changed(part: Callable[..., Part], known: str, changes: tuple[dict[str, str], ...]) -> Iterator[Part]:
+    """InfiniPot, as printed, and one default changed at a time: slot by slot, whatever is known."""
+    own = BY_SLOTS if known == GENERAL else {}
+    yield part(OURS, known, knobs=own)
+    yield part(PRINTED, known)
+    yield from (part(OURS, known, knobs={**change, **own}) for change in changes)
 
 
 def unasked() -> Iterator[Part]:

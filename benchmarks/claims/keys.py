@@ -40,7 +40,10 @@ def _today(says: partial[None]) -> None:
     told = sum(right for right, _ in far), sum(count for _, count in far)
     words = "beyond, it finds {} of {} keys in essays, and slot by slot none."
     says(words, *told, holds=not any(right for right, _ in one_by_one))
-    rope, bare = essays.less(f"no-cr-rope 4096 {KNOWN}", known), essays.less("ccd 4096", unknown)
+    rope, bare = (
+        essays.less(f"no-cr-rope 4096 {KNOWN}", known),
+        essays.less("ccd 4096", f"infinipot 4096 {SLOTS}"),
+    )
     words = "In essays CR-RoPE shows, and so do catalyst and novelty together;"
     says(words, holds=rope[2] < 0 and bare[2] < 0)
     noise = rows_of("report-half/passkey")
@@ -62,9 +65,11 @@ def _differences(says: partial[None]) -> None:
     says(f"Without CR-RoPE {three}: none found from 256K on.", *essays.less(rope, known), holds=not any(lost))
     every = essays.right(f"cap-only 4096 {KNOWN}")
     says("Without novelty all {} keys are found too.", every[1], holds=every[0] == every[1])
-    told = *essays.right("ccd 4096"), essays.right(unknown)[0]
-    words = "Without catalyst and novelty {} of {}, where InfiniPot that knows no question finds {}, which is"
-    says(f"{words} told apart.", *told, holds=essays.less("ccd 4096", unknown)[2] < 0)
+    slots = f"infinipot 4096 {SLOTS}"
+    told = *essays.right("ccd 4096"), essays.right(slots)[0], essays.right(unknown)[0]
+    words = "Without catalyst and novelty {} of {}, where InfiniPot that knows no question finds {} slot by"
+    words += " slot, not told apart, and {} by whole sentences."
+    says(words, *told, holds=chance(essays.less("ccd 4096", slots)))
     noise = rows_of("report-half/passkey")
     less = [-number for number in noise.less(rope, known)]
     words = (

@@ -222,7 +222,7 @@ def _sentences(adr: partial[None]) -> None:
     small = rows_of("slots/sentences-smollm2")
     more = small.less(NOW, USUAL)
     told = [*small.right(NOW), small.right(USUAL)[0], *more]
-    words = "{} of {} keys in essays of 4K to 16K are found and {} by the default, not told apart"
+    words = "{} of {} keys in essays of 4K to 16K are found and {} by single slots, not told apart"
     adr(f"{words} ({{:.1f}}, {{:.1f}} to {{:.1f}};", *told, holds=chance(more))
     texts = document("slots/surprise.json")["texts"]
     told = [

@@ -99,7 +99,7 @@ def test_a_streamed_schema(client: Any) -> None:
 @pytest.mark.parametrize("streamed", [False, True])
 def test_a_tool_s_round_trip(client: Any, streamed: bool) -> None:
     messages: list[Any] = [{"role": "user", "content": "What is the weather in Oslo?"}]
-    once = {"tool_choice": "required", "parallel_tool_calls": streamed}  # a toy may go on calling for ever
+    once = {"tool_choice": "required", "parallel_tool_calls": streamed}  # whole, it must end
     first = ask(client, messages=messages, tools=[WEATHER], stream=streamed, **once)
     if streamed:
         calls = [c for chunk in first if chunk.choices for c in chunk.choices[0].delta.tool_calls or ()]

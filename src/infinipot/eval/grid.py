@@ -62,7 +62,7 @@ class Grid:
                 recipe = replace(recipe, knobs={k: v for k, v in recipe.knobs.items() if k not in POOLS})
             for name in self.catalysts if recipe.uses_catalyst else ("",):
                 catalyst = SHORT.get(name, name)
-                asked = QUESTION if catalyst == BY_TASK else catalyst or "general"
+                asked = QUESTION if catalyst in (BY_TASK, "") else catalyst
                 yield Cell(replace(recipe, catalyst=asked), catalyst)
 
 

@@ -1,7 +1,7 @@
 """What an eviction method is: which evidence the method needs, and which slots it keeps."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Collection
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -19,7 +19,7 @@ class Policy(ABC):
     deviations: ClassVar[str] = "none known"
 
     @classmethod
-    def unasked(cls, given: Collection[str]) -> dict[str, Any]:  # noqa: ARG003  a policy's own may read them
+    def unasked(cls, given: Mapping[str, Any]) -> dict[str, Any]:  # noqa: ARG003  a policy's own may read them
         """Return the settings that are others where no question is known, beside those given."""
         return {}
 

@@ -1,6 +1,6 @@
 """Catalyst Prompt + Novelty under Compression, the paper's own choice of slots."""
 
-from collections.abc import Collection
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -18,9 +18,8 @@ from infinipot.policies.base import ScoredPolicy
 class InfiniPot(ScoredPolicy):
     """The most novel slots first, the rest by the catalyst's attention (section 3.3.3).
 
-    units     what stays or goes together: slots, or sentences, which is the recipe's default where no
-              question is known. Of a sentence both scores are the means over its slots that are still
-              there, and `pool` means nothing (docs/adr/0024).
+    units     what stays or goes together: slots, or sentences, the default where no question is known: both
+              scores are means over a sentence's slots that are still there, without `pool` (docs/adr/0024).
     novelty   alpha, the share of the budget given to the most novel slots.
     pool      catalyst scores are pooled over this many neighbouring slots, so that words survive in
               runs that can be read (docs/adr/0014); 1 is off, as in the paper.
@@ -48,9 +47,10 @@ class InfiniPot(ScoredPolicy):
         check(self.units in UNITS, "units", self.units, f"use {' or '.join(UNITS)}")
 
     @classmethod
-    def unasked(cls, given: Collection[str]) -> dict[str, Any]:
-        """Whole sentences, unless the slots are to be pooled."""
-        return {} if {"pool", "pooling"} & {*given} else {"units": "sentences"}
+    def unasked(cls, given: Mapping[str, Any]) -> dict[str, Any]:
+        """Whole sentences, unless the slots are to be pooled or no catalyst is ever asked."""
+        by_slots = {"pool", "pooling"} & {*given} or given.get("novelty") == 1
+        return {} if by_slots else {"units": "sentences"}
 
     @property
     def needs(self) -> frozenset[Need]:

@@ -48,8 +48,8 @@ def listen(settings: Settings) -> socket.socket:
 
 def engine_and_recipe(settings: Settings, load: Callable[[], Engine]) -> tuple[Engine, Recipe]:
     """Check the recipe of the settings, then load the model; its prompts are laid out as conversations."""
-    sizes = {"capacity": settings.capacity, "recall": settings.recall, "pot_bits": settings.pot_bits}
-    recipe = Recipe.named(settings.recipe, **sizes)  # type: ignore[arg-type]  # a capacity is never None
+    names = ("capacity", "recall", "pot_bits", "units")
+    recipe = Recipe.named(settings.recipe, **{name: getattr(settings, name) for name in names})
     engine = load()
     return engine, replace(recipe, format=settings.format or engine.dialogue_format)
 

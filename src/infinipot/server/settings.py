@@ -110,6 +110,7 @@ class Settings:
     recipe: str = _same(options.RECIPE, help="Method that bounds memory.")
     capacity: int = _same(options.SIZES["capacity"], help="KV entries per layer and head of a pot.")
     pot_bits: int | None = _same(options.SIZES["pot_bits"])
+    units: str | None = _same(options.CHOICE["units"], shown="sentences")
     recall: int | None = _same(options.SIZES["recall"], least=0, metavar="TOKENS", words=())
     format: Format | None = _same(options.FORMAT, shown=options.DIALOGUE)  # noqa: RUF009
     slots: int = _set(2, POTS, "Requests served at the same time.", least=1)

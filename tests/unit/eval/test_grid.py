@@ -79,6 +79,11 @@ def test_units_are_those_of_a_known_question_or_of_none_and_named_where_they_are
     assert names(catalysts=("general",), options={"pool": (1,)}) == [
         "infinipot 4096 pool=1 units=slots general"
     ]
+    (plain,) = Grid(catalysts=("general",), options={"novelty": (1.0,), "pool": (1,)}).cells()
+    assert (plain.name, plain.for_example(False, None).describe()["units"]) == (
+        "infinipot 4096 novelty=1",
+        "slots",
+    )
     (known,), (unknown,) = (Grid(catalysts=(one,)).cells() for one in (BY_TASK, "general"))
     assert (known.describe()["units"], unknown.describe()["units"]) == ("slots", "sentences")
     for asks in (True, False):  # a cell's rows are all alike, whatever catalyst an example has

@@ -435,7 +435,7 @@ def test_sentences_stay_whole_where_no_question_is_known() -> None:
 
     assert units() == units(catalyst="general-2") == units(catalyst="a b") == units("cap-only") == "sentences"
     assert units(catalyst="question") == units(catalyst="Q") == units("infinipot-paper") == "slots"
-    assert units(pool=3) == units(pooling="max") == units(units="slots") == "slots"
+    assert units(novelty=1.0) == units(pool=3) == units(pooling="max") == units(units="slots") == "slots"
     assert units(catalyst="question", units="sentences") == "sentences"
     assert replace(Recipe.named(), catalyst="question").policy().units == "slots"
     older = {name: value for name, value in Recipe.named().describe().items() if name != "units"}

@@ -18,8 +18,10 @@ from starlette.testclient import TestClient
 
 from fake_scheduler import FakeScheduler
 from infinipot.errors import ConfigError
+from infinipot.server import lifecycle
 from infinipot.server.settings import Keys, Settings
 from infinipot.store import LocalStore
+from toy_server import toy_engine
 
 from .conftest import Client, made
 
@@ -191,3 +193,9 @@ def test_nothing_in_the_document_breaks_the_server(
         check()
     except Unsatisfiable:  # nothing can be wrong with a request that has no parts
         assert mode is GenerationMode.NEGATIVE
+
+
+@pytest.mark.parametrize(("asked", "kept"), [(None, "sentences"), ("slots", "slots")])
+def test_pots_that_were_kept_slot_by_slot_can_be_served(asked: str | None, kept: str) -> None:
+    _, recipe = lifecycle.engine_and_recipe(Settings(units=asked), toy_engine)
+    assert recipe.describe()["units"] == kept

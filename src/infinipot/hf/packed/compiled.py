@@ -2,7 +2,7 @@
 
 ggml's takes the exponential of one score at a time, and reads an entry again for every query head; here the
 heads of a group share it. ggml's threads call both functions as nodes of a graph: `attend` for a share of the
-slots, then `merge` for some heads. `ggml_flash_attn_ext` is the obvious twin, and does it without llvmlite.
+slots, then `merge` for some heads. `ggml_flash_attn_ext` is the twin without llvmlite. NaN has no weight.
 """
 
 import math

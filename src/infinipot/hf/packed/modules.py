@@ -31,7 +31,7 @@ def buffer(role: str, number: int, rows: int, width: int, dtype: torch.dtype = t
     held = rows if rows <= FEW else SOME
     key = role, number, held, width
     if key not in _buffers:
-        _buffers[key] = torch.zeros(held, width, dtype=dtype, device="cpu")
+        _buffers.setdefault(key, torch.zeros(held, width, dtype=dtype, device="cpu"))  # two threads have one
     return _buffers[key][:rows]
 
 

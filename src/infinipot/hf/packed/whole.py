@@ -105,7 +105,6 @@ def _plain(layer: PotLayer) -> bool:
 def compiled(size: int, group: int, scale: float) -> "Attention | str":
     """Return attention for this processor, or why there is none and ggml's stays."""
     try:
-        made: Attention = import_module("infinipot.hf.packed.compiled").attention(size, group, scale)
-    except (ImportError, OSError, RuntimeError) as error:
+        return import_module("infinipot.hf.packed.compiled").attention(size, group, scale)  # type: ignore[no-any-return]
+    except (ImportError, OSError, RuntimeError, AttributeError, TypeError) as error:  # or it is an old one
         return f"attention is ggml's: llvmlite cannot be used here ({error})"
-    return made

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import sys
+from concurrent.futures import ThreadPoolExecutor, wait
 from ctypes import CFUNCTYPE, c_int, c_void_p
+from types import ModuleType, SimpleNamespace
 
 import pytest
 import torch
@@ -41,8 +43,11 @@ def test_it_is_the_pots_on_any_number_of_threads(size: int, heads: int, group: i
         case = tensors(size, heads, group, count, large)
         given = attention.given(*case)
         for function in map(node, attention.functions):
-            for thread in reversed(range(threads)):
-                function(None, thread, threads, given.data_ptr())
+            with ThreadPoolExecutor(threads) as pool:  # all shares at once, as ggml's threads have them
+                calls = (
+                    pool.submit(function, None, one, threads, given.data_ptr()) for one in range(threads)
+                )
+                wait([*calls])
         assert torch.allclose(case[3], slowly(*case), atol=2e-5), count
 
 
@@ -58,9 +63,14 @@ def test_a_graph_calls_it_again_and_again() -> None:
         assert torch.allclose(case[3], slowly(*case), atol=1e-5)
 
 
-def test_without_llvmlite_the_reason_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("there", [None, ModuleType("llvmlite")])
+def test_without_llvmlite_or_with_an_old_one_the_reason_is_told(
+    monkeypatch: pytest.MonkeyPatch, there: ModuleType | None
+) -> None:
+    if there is not None:
+        there.ir, there.binding = SimpleNamespace(IntType=int), SimpleNamespace()  # type: ignore[attr-defined]
     monkeypatch.delitem(sys.modules, "infinipot.hf.packed.compiled", raising=False)
-    monkeypatch.setitem(sys.modules, "llvmlite", None)
+    monkeypatch.setitem(sys.modules, "llvmlite", there)
     found = whole.compiled(64, 3, 0.25)
     assert isinstance(found, str)
     assert "llvmlite" in found
