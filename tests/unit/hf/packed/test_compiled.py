@@ -14,6 +14,7 @@ from torch import Tensor
 from infinipot.core.attention import LogitSpec, attend
 from infinipot.hf.packed import ggml, whole
 from infinipot.hf.packed.ggml import Ggml, Graph
+from infinipot.hf.packed.modules import buffer
 
 SHAPES = [(16, 3, 1), (64, 3, 3), (80, 2, 1), (128, 2, 6), (256, 1, 4)]  # size, heads, queries of each
 
@@ -49,6 +50,22 @@ def test_it_is_the_pots_on_any_number_of_threads(size: int, heads: int, group: i
                 )
                 wait([*calls])
         assert torch.allclose(case[3], slowly(*case), atol=2e-5), count
+
+
+def test_threads_write_scores_of_their_own_alone() -> None:
+    """Exponentials go 16 at a time, so a share must not end between them."""
+    compiled = pytest.importorskip("infinipot.hf.packed.compiled", reason="no llvmlite")
+    attention, case = compiled.attention(64, 3, 0.125), tensors(64, 1, 3, 101)
+    given, count = attention.given(*case), 3 * (110 + compiled.LANES)
+    scores = buffer("attention", 0, 1, count)
+    attend = CFUNCTYPE(None, c_void_p, c_int, c_int, c_void_p)(attention.functions[0])
+    taken = torch.zeros_like(scores, dtype=torch.bool)
+    for thread in range(3):
+        scores.fill_(-7.0)
+        attend(None, thread, 3, given.data_ptr())
+        assert (scores != -7.0).any()
+        assert not (taken & (scores != -7.0)).any()
+        taken |= scores != -7.0
 
 
 @pytest.mark.skipif(isinstance(ggml.find(), str), reason=f"no ggml: {ggml.find()}")
