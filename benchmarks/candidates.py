@@ -1,6 +1,6 @@
 """Other ways for a pot to spend its slots, tried beside the default by `benchmarks/slots.py`.
 
-One policy whose settings are the ways; with none of them set it keeps what the recipe `infinipot` keeps.
+One policy whose settings are the ways; with none set it keeps what `infinipot` with `units=slots` keeps.
 """
 
 from __future__ import annotations

@@ -1,13 +1,13 @@
-"""How a pot spends its slots when no question is known: candidates beside the default, on half of each set.
+"""How a pot spends its slots when no question is known: candidates beside single slots, on half of each set.
 
     python benchmarks/slots.py --dtype bfloat16 --data DIR --part tune --out DIR
     python benchmarks/slots.py --dtype bfloat16 --data DIR --part report --only NAME --out DIR
 
 DATA holds `essays`, `facts`, `books` and `longbench`. Choose on `tune`; then run `report` with the one that
-was chosen: the default always stands beside it. Rows are kept under OUT/SET-PART, and the same command goes
-on where it ended. The table says by how much each candidate is above the default, by rows, and how long its
-reading took. Budgets of heads and layers are read in a plain path, all cells of such a run alike, and are to
-be compared with even budgets.
+was chosen: single slots, here called the default, always stand beside it. Rows are kept under OUT/SET-PART,
+and the same command goes on where it ended. The table says by how much each candidate is above the default,
+by rows, and how long its reading took. Budgets of heads and layers are read in a plain path, all cells of
+such a run alike, and are to be compared with even budgets.
 """
 
 from __future__ import annotations

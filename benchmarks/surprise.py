@@ -48,7 +48,7 @@ def marked(told: list[str], opening: int, text: str, facts: list[str]) -> np.nda
 
 def measured(engine: Engine, text: str, facts: list[str], capacity: int) -> dict[str, Any]:
     """Read a text; return what is known of its facts and of the rest."""
-    reader = engine.reader(Recipe.named(capacity=capacity, format=engine.format))
+    reader = engine.reader(Recipe.named(capacity=capacity, format=engine.format, units="slots"))
     recording = reader.session.recording = Recording()
     reader.read(text)
     recording.rest([one for one in reader.pot.evidence() if one is not None], reader.pot.tokens)

@@ -6,7 +6,6 @@ that are local or observed. A graph lasts as long as its pot does not move. Atte
 llvmlite is installed; ggml's attends to a fixed number of slots, of which those beyond the last are masked.
 """
 
-from importlib import import_module
 from typing import TYPE_CHECKING
 
 import torch
@@ -69,8 +68,7 @@ class WholeToken:
         steps, buffers = self.steps, self.steps.buffers(1)
         draft = Draft(steps.kernels, 1, len(layers) + 1)
         graph, x = draft.graph, draft.graph.input(buffers[0])
-        place = graph.input(self._next)
-        mask = graph.input(self._mask) if self._mask.numel() else 0
+        place, mask = graph.input(self._next), graph.input(self._mask) if self._mask.numel() else 0
         for layer, slots in zip(steps.decoder.layers, layers, strict=True):
             draft.used = 0  # inner buffers are free again after every layer
             queries, *new = steps.before(draft, x, layer, buffers)
@@ -105,6 +103,8 @@ def _plain(layer: PotLayer) -> bool:
 def compiled(size: int, group: int, scale: float) -> "Attention | str":
     """Return attention for this processor, or why there is none and ggml's stays."""
     try:
-        return import_module("infinipot.hf.packed.compiled").attention(size, group, scale)  # type: ignore[no-any-return]
+        from infinipot.hf.packed.compiled import attention  # needs llvmlite
+
+        return attention(size, group, scale)
     except (ImportError, OSError, RuntimeError, AttributeError, TypeError) as error:  # or it is an old one
         return f"attention is ggml's: llvmlite cannot be used here ({error})"

@@ -85,7 +85,7 @@ def test_without_llvmlite_or_with_an_old_one_the_reason_is_told(
     monkeypatch: pytest.MonkeyPatch, there: ModuleType | None
 ) -> None:
     if there is not None:
-        there.ir, there.binding = SimpleNamespace(IntType=int), SimpleNamespace()  # type: ignore[attr-defined]
+        vars(there).update(ir=SimpleNamespace(IntType=int), binding=SimpleNamespace())
     monkeypatch.delitem(sys.modules, "infinipot.hf.packed.compiled", raising=False)
     monkeypatch.setitem(sys.modules, "llvmlite", there)
     found = whole.compiled(64, 3, 0.25)
