@@ -1,7 +1,8 @@
 """A whole server with a toy model, as a process of its own: `python tests/toy_server.py '{"slots": 2}'`.
 
-It prints its port. `pause` makes every forward pass take that long. A text with FAULT in it makes the model
-fail as if memory had run out; one with DEATH in it ends the scheduler.
+It prints its port. `pause` makes every forward pass take that long. Answers end where they were told to, and
+never because the toy happens to say so: rounding, and with it that end, differs among processors. A text with
+FAULT in it makes the model fail as if memory had run out; one with DEATH in it ends the scheduler.
 """
 
 from __future__ import annotations
@@ -32,7 +33,8 @@ def toy_engine(pause: float = 0.0) -> Any:
 
     torch.set_num_threads(1)
     model, tokenizer = ToyModel(), ByteTokenizer()
-    forward = model.forward
+    forward, logits = model.forward, model.logits
+    last = torch.zeros(model.vocabulary).index_fill(0, torch.tensor(sorted(tokenizer.stop_ids)), -1e4)
 
     def slowly(tokens: Any, pot: Any) -> Any:
         text = tokenizer.decode([token for token in tokens.flatten().tolist() if token < 256])
@@ -44,6 +46,7 @@ def toy_engine(pause: float = 0.0) -> Any:
         return forward(tokens, pot)
 
     model.forward = slowly  # type: ignore[method-assign]
+    model.logits = lambda hidden: logits(hidden) + last  # type: ignore[method-assign]
     return Engine("toy", "chat", model, tokenizer)  # type: ignore[arg-type]
 
 
