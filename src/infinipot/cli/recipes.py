@@ -31,13 +31,13 @@ def recipes(name: Name = None, *, given: Given) -> None:
     from infinipot.recipes.presets import find, presets
 
     chosen = [find(name)] if name else list(presets().values())
+    found = [preset.describe() for preset in chosen]
     if given["json"]:
-        found = [preset.describe() for preset in chosen]
         print_json(found[0] if name else found)
     elif given["markdown"]:
         print(markdown(chosen))
     elif name:
-        draw(_pairs({key: worded(_plain(told)) for key, told in chosen[0].describe().items()}))
+        draw(_pairs({key: worded(_plain(told)) for key, told in found[0].items() if told is not None}))
     else:
         for bounded, heading in HEADINGS.items():
             draw(heading, _pairs({one.name: _lines(one) for one in chosen if one.bounded == bounded}))
@@ -64,16 +64,15 @@ def _lines(preset: "Preset") -> str:
 def _plain(value: Any) -> str:
     if isinstance(value, dict):
         return ", ".join(f"{knob}={default}" for knob, default in value.items()) or "none"
-    return "" if value is None else str(value)
+    return str(value)
 
 
 def markdown(chosen: "list[Preset]") -> str:
     """Return docs/recipes.md."""
     lines = [HEAD, *(f"| `{one.name}` | {one.bounds} | {one.summary} | {one.needs} |" for one in chosen)]
     for preset in chosen:
-        stated = preset.describe()
+        stated = {"settings": preset.knobs, **preset.describe()}
         lines += ["", f"## `{preset.name}`", "", f"{preset.summary}.", ""]
-        stated["settings"] = stated["knobs"]
-        shown = ("drops at a time", "cost", "settings", "paper", "deviations")
+        shown = ("drops at a time", "cost", "settings", "with no question known", "paper", "deviations")
         lines += [f"- **{heading}**: {_plain(stated[heading])}" for heading in shown if stated[heading]]
     return "\n".join(lines).replace("|C|", "\\|C\\|").replace("|M|", "\\|M\\|")

@@ -103,6 +103,7 @@ class Preset:
             "drops at a time": self.step or ("half" if self.mode.distil == "full" and cls else None),
             "cost": self.cost,
             "knobs": self.knobs,
+            "with no question known": cls.unasked(self.fixed) or None if cls else None,
             "paper": self.paper or (cls.paper if cls else ""),
             "deviations": self.deviations or (cls.deviations if cls else "none known"),
         }

@@ -40,6 +40,14 @@ def test_one_recipe_in_full_and_as_json() -> None:
     assert [row["name"] for row in json.loads(call("recipes", "--json"))] == ours
 
 
+def test_a_setting_that_differs_where_no_question_is_known_is_told() -> None:
+    assert "with no question known units=sentences" in " ".join(call("recipes", "cap-only").split())
+    rows = json.loads(call("recipes", "--json"))
+    told = [row["name"] for row in rows if row["with no question known"] == {"units": "sentences"}]
+    assert told == ["infinipot", "cap-only", "no-cr-rope"]
+    assert "question known" not in call("recipes", "swa")
+
+
 def test_the_docs_are_made_from_the_same_source() -> None:
     wanted = call("recipes", "--markdown").strip()
     assert DOCS.read_text().strip() == wanted, "run: infinipot recipes --markdown > docs/recipes.md"
