@@ -6,7 +6,7 @@ Means and intervals are those of `infinipot report`: this module computes nothin
 from __future__ import annotations
 
 import json
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
@@ -14,6 +14,7 @@ from typing import Any
 
 from infinipot.eval.estimates import FEW, Estimate, estimate, macro, paired
 from infinipot.eval.results import Series, load, sections
+from infinipot.eval.tasks.longbench import descriptions
 
 RESULTS = Path(__file__).parents[2] / "docs" / "results"
 Three = tuple[float, float, float]  # a mean and its interval, times 100
@@ -48,14 +49,16 @@ class Rows:
 
     def right(self, cell: str, without: Collection[str] = (), **facts: Any) -> tuple[int, int]:
         """Return how many answers are right, and of how many."""
-        one = self.cell(cell)
-        rows = [row for row in one.rows if row["example"] not in without]
-        scores = replace(one, rows=rows).scores(**facts)
+        scores = self._scores(cell, without, **facts)
         return round(sum(scores)), len(scores)
 
-    def mean(self, cell: str, **facts: Any) -> Three:
+    def mean(self, cell: str, without: Collection[str] = (), **facts: Any) -> Three:
         """Return the mean over rows."""
-        return three(estimate(self.cell(cell).scores(**facts)))
+        return three(estimate(self._scores(cell, without, **facts)))
+
+    def _scores(self, cell: str, without: Collection[str], **facts: Any) -> Sequence[float]:
+        one = self.cell(cell)
+        return replace(one, rows=[row for row in one.rows if row["example"] not in without]).scores(**facts)
 
     def average(self, cell: str, least: int = 0) -> Three:
         """Return the mean over tasks that have at least so many rows, twins of LongBench-E joined."""
@@ -82,6 +85,12 @@ class Rows:
             for row in self.cell(cell).rows
             if len(tasks[row["facts"]["task"].removesuffix("_e")]) < FEW
         }
+
+    def silent(self, cell: str) -> set[str]:
+        """Return the rows of LongBench's tasks that ask no question: `by-task` has the general prompt there."""
+        known = descriptions()
+        tasks = {row["example"]: row["facts"]["task"].removesuffix("_e") for row in self.cell(cell).rows}
+        return {example for example, task in tasks.items() if not known[task].asks}
 
     def less(self, cell: str, other: str, without: Collection[str] = ()) -> Three:
         """Return by how much a cell is above another one, row by row, on the rows both have."""

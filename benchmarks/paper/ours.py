@@ -15,6 +15,7 @@ from infinipot.eval.estimates import FEW, Estimate, estimate, over_tasks, paired
 from infinipot.eval.folder import read_rows
 from infinipot.eval.results import Series, load, part, sections
 from infinipot.eval.tables import joined, values
+from infinipot.eval.tasks.longbench import descriptions
 from paper.beside import TAILS, difference, told_apart
 from paper.models import marked
 
@@ -145,9 +146,11 @@ def longbench(path: Path, chosen_on: Path) -> Iterator[str]:
         ("InfiniPot as printed", "infinipot-paper 4096 general", GENERAL),
         *((label, cell, GENERAL) for label, cell in BLIND),
     )
-    yield from _table("questions known while reading", grid, known, seen)
-    yield from _table("questions unknown", grid, unknown, seen)
-    yield from _table("one thing changed, questions known", grid, CHANGED, seen)
+    columns = {"on new rows alone": seen, "on tasks of ten rows or more": _small(grid)}
+    asking = {**columns, "on the rows that ask a question": _silent(grid)}
+    yield from _table("questions known where a task asks one", grid, known, asking)
+    yield from _table("questions unknown", grid, unknown, columns)
+    yield from _table("one thing changed, questions known where a task asks one", grid, CHANGED, asking)
 
 
 def _rows(grid: Cells, seen: Set[str]) -> str:
@@ -166,19 +169,22 @@ def _rows(grid: Cells, seen: Set[str]) -> str:
     told += f" {known} are among the rows that defaults were chosen on; {len(rows) - known} are new." * bool(
         seen
     )
+    asking = len(rows) - len(_silent(grid))
+    told += f" {asking} ask a question; the others are read with the general prompt in any case."
     names = "; ".join(f"`{name}`" for name in grid.left_out)
     return told + f" Left out, cut off early: {names}." * bool(names) + "\n"
 
 
-def _table(title: str, grid: Cells, table: Sequence[Row], seen: Set[str]) -> Iterator[str]:
+def _table(title: str, grid: Cells, table: Sequence[Row], columns: Mapping[str, Set[str]]) -> Iterator[str]:
+    """Yield a table and what it tells; `columns` are differences without some rows."""
     pairs = [(label, grid.pair(cell, base)) for label, cell, base in table]
     if not any(found and found[1] is not found[2] for _, found in pairs):
         return
     wide = sum(len(scores) >= FEW for scores in _by_task(grid, _widest(grid)).values())
-    small = _small(grid)
-    new = " on new rows alone |" * bool(seen) + " on tasks of ten rows or more |" * bool(small)
-    yield f"| {title} | rows | mean of rows | mean of {wide} tasks | less InfiniPot, by rows |{new}"
-    yield "|---|---|---|---|---|" + "---|" * (bool(seen) + bool(small))
+    columns = {head: some for head, some in columns.items() if some}
+    heads = "".join(f" {head} |" for head in columns)
+    yield f"| {title} | rows | mean of rows | mean of {wide} tasks | less InfiniPot, by rows |{heads}"
+    yield "|---|---|---|---|---|" + "---|" * len(columns)
     sides: dict[str, list[str]] = {"above": [], "below": [], "level": []}
     for label, found in pairs:
         if not found:
@@ -189,9 +195,8 @@ def _table(title: str, grid: Cells, table: Sequence[Row], seen: Set[str]) -> Ite
             sides[_side(less)].append(label)
         mean = f"{_mean(estimate(one.scores()))}{_there(one, other)}"
         told = f"{label}{' †' * bool(tail)} | {len(one.scores())} | {mean}"
-        apart = (f" {_without(some, one, other) if less else ''} |" for some in (seen, small) if some)
-        unseen = "".join(apart)
-        yield f"| {told} | {_tasks(grid, one)} | {marked(less) if less else ''} |{unseen}"
+        apart = "".join(f" {_without(some, one, other) if less else ''} |" for some in columns.values())
+        yield f"| {told} | {_tasks(grid, one)} | {marked(less) if less else ''} |{apart}"
     yield f"\n{_told(sides)}\n"
 
 
@@ -207,6 +212,12 @@ def _small(grid: Cells) -> set[str]:
     rows = _widest(grid).rows
     tasks = Counter(row["facts"]["task"] for row in rows)
     return {row["example"] for row in rows if tasks[row["facts"]["task"]] < FEW}
+
+
+def _silent(grid: Cells) -> set[str]:
+    """The rows of tasks that ask no question: `by-task` reads them with the general prompt."""
+    known = descriptions()
+    return {row["example"] for row in _widest(grid).rows if not known[row["facts"]["task"]].asks}
 
 
 def _without(some: Set[str], one: Series, other: Series) -> str:
