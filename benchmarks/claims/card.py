@@ -47,8 +47,10 @@ def _today(says: partial[None]) -> None:
     says("reads 1M tokens in {:.1f} s; the card then", small["first_token_s, pot of 16 bits"])
     says("holds {:.2f} GB in all, {:.2f} GB of them weights.", small["card_used_gb"], small["weights_gb"])
     few = alone["decode_ms, pot of 16 bits"]
-    words = "A decoded token takes {:.2f} ms, {:.0f}% of bfloat16's, and {:.2f} ms on a pot of 8 bits"
-    says(words, few, 100 * few / token, alone["decode_ms, pot of 8 bits"])
+    words = (
+        "A decoded token takes {:.2f} ms, {:.0f}% of bfloat16's ([sums.json](results/card/sums.json)), and"
+    )
+    says(f"{words} {{:.2f}} ms on a pot of 8 bits", few, 100 * few / token, alone["decode_ms, pot of 8 bits"])
 
 
 def _part(name: str, run: str = "together") -> dict[str, Any]:

@@ -46,8 +46,16 @@ def _told_apart(says: partial[None]) -> None:
     _parts(says, seen)
     _pots(says, seen)
     rows = grid.cell(UNKNOWN).rows
-    says("Recipes with {} rows are whole;", len(rows))
-    says("drawn by a hash, {} in all", _count("infinipot 4096 units=slots unrelated"))
+    words = "Recipes with {} rows are whole. `general-1` has {}, and what is missing is no random part."
+    says(words, len(rows), _count("infinipot 4096 units=slots general-1"))
+    step = "step=256 tail=fill"
+    told = [
+        _count(cell) for cell in ("infinipot 4096 units=slots unrelated", f"h2o 4096 {step}", "self-extend")
+    ]
+    words = "drawn by a hash, {} in all; H2O with four heavy hitters has {} of them, Self-Extend {}."
+    says(words, *told)
+    words = "StreamingLLM token by token has {} rows of short texts."
+    says(words, _count("streaming-llm 4096 tail=fill"))
 
 
 def _bases(cell: str) -> tuple[str, ...]:
@@ -134,8 +142,17 @@ def _parts(says: partial[None], seen: set[str]) -> None:
     rope = chance(grid.less("no-cr-rope 4096 by-task", OURS))
     texts = [row["tokens_read"] for row in grid.cell("full").rows]
     within = sum(read <= 32768 for read in texts), len(texts)
-    words = "CR-RoPE does not show on LongBench: {} of the {} texts are within the model's window."
-    says(words, *within, holds=rope)
+    words = (
+        "CR-RoPE does not show on all rows of LongBench, of whose {} texts {} are within the model's window;"
+    )
+    says(words, *within[::-1], holds=rope)
+    some, asked = grid.silent(OURS), len(grid.cell(OURS).rows) - len(grid.silent(OURS))
+    less = grid.less("no-cr-rope 4096 by-task", OURS, some)
+    words = "on the {} that ask a question it does ({:.1f}, {:.1f} to {:.1f})."
+    says(words, asked, *(-number for number in less), holds=less[2] < 0)
+    words = "Of LongBench {} rows of {} ask a question; the other {} (summaries, code, classes) have none"
+    says(words, asked, asked + len(some), len(some))
+    says("a column of the {} rows alone.", asked)
     prompts = ("infinipot 4096 units=slots unrelated", "infinipot 4096 units=slots padding")
     level = all(chance(grid.less(cell, OURS, some)) for cell in prompts for some in ((), small))
     words = "Nor does it show that the question is a better catalyst than the unrelated one or padding,"

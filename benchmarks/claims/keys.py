@@ -38,14 +38,20 @@ def _today(says: partial[None]) -> None:
         [long.right(f"infinipot 4096 {name}", length=one) for one in LONG] for name in (UNKNOWN, SLOTS)
     )
     told = sum(right for right, _ in far), sum(count for _, count in far)
-    words = "beyond, it finds {} of {} keys in essays, and slot by slot none."
-    says(words, *told, holds=not any(right for right, _ in one_by_one))
+    near = {row["example"] for row in long.cell(unknown).rows if row["facts"]["length"] not in LONG}
+    more = long.less(unknown, f"infinipot 4096 {SLOTS}", near)
+    words = "beyond, it finds {} of {} keys in essays, and slot by slot none ({:.1f} more, {:.1f} to {:.1f})."
+    says(words, *told, *more, holds=more[1] > 0 and not any(right for right, _ in one_by_one))
     rope, bare = (
         essays.less(f"no-cr-rope 4096 {KNOWN}", known),
         essays.less("ccd 4096", f"infinipot 4096 {SLOTS}"),
     )
-    words = "In essays CR-RoPE shows, and so do catalyst and novelty together;"
-    says(words, holds=rope[2] < 0 and bare[2] < 0)
+    says("In essays CR-RoPE shows. CCD is below InfiniPot,", holds=rope[2] < 0 and bare[2] < 0)
+    found, level = (essays.less("ccd 4096", f"infinipot-paper 4096 {c}") for c in (KNOWN, UNKNOWN))
+    words = (
+        "it is below with the question known ({:.1f}, {:.1f} to {:.1f}) and not told apart with it unknown."
+    )
+    says(words, *(-number for number in found), holds=found[2] < 0 and chance(level))
     noise = rows_of("report-half/passkey")
     less = (-number for number in noise.less("ccd 4096", known))
     words = (
@@ -53,7 +59,7 @@ def _today(says: partial[None]) -> None:
     )
     says(words, *noise.right("ccd 4096"), *less)
     novel = [essays.less(f"cap-only 4096 {c}", f"infinipot 4096 {c}") for c in (KNOWN, UNKNOWN)]
-    words = "novelty alone does where the question is unknown, and not where it is known, up to 64K."
+    words = "Novelty shows where the question is unknown, and not where it is known, up to 64K."
     says(words, holds=chance(novel[0]) and novel[1][2] < 0)
 
 

@@ -6,6 +6,7 @@ from functools import partial
 
 from claims.checks import Says
 from claims.raw import chance, rows_of
+from infinipot.eval.estimates import FEW
 
 PAGE = "docs/results.md"
 ADR = "docs/adr/0015-what-fits-where-a-text-ends.md"
@@ -34,7 +35,8 @@ def claimed(says: Says) -> None:
     both = [("truncate 4096", KNOWN), ("truncate 4096", UNKNOWN)]
     both += [(_printed(name), f"infinipot 4096 {name}") for name in (*KINDS, "general")]
     level = all(chance(few.less(*pair)) for pair in both)
-    page("has few rows of LongBench, and they tell nothing apart.", holds=level)
+    level = level and all(len(scores) < FEW for scores in few.by_task(KNOWN).values())
+    page("has few rows of LongBench, under ten a task, and they tell nothing apart.", holds=level)
     _gemma(page)
 
 
@@ -51,9 +53,9 @@ def _gemma(page: partial[None]) -> None:
     page(f"Of {{}} keys in noise {words}", count, noise.right("full")[0], noise.right(cut)[0], holds=below)
     printed = "infinipot-paper 4096 question"
     told = [essays.right(cell)[0] for cell in (ours, printed, "full")]
-    words = "with questions known, the method as printed {}, which is told apart, the whole\ncache {}."
+    words = "with questions known, the method as printed {}, which is told apart, the whole cache {}, which is"
     level = chance(essays.less("full", ours)) and essays.less(printed, ours)[2] < 0
-    page(f"in essays {{}} {words}", *told, holds=level)
+    page(f"in essays {{}} {words} not.", *told, holds=level)
     words = "it finds {} there, and slot by slot {}, which is told apart; the whole cache and truncation ({})"
     slots = f"infinipot 4096 {KINDS[1]}"
     told = [essays.right(cell)[0] for cell in (blind, slots, cut)]

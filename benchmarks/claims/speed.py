@@ -332,7 +332,7 @@ def _demo(says: Says) -> None:
     )
     words = "{:,} tokens of Moby Dick in a pot of 2,048 | {:.0f} s;"
     says("docs/results.md", words, demo["tokens_read"], demo["seconds"])
-    words = "right with recall {} of {}, from the pot alone {}, truncated {}; the passage was found for {} |"
+    words = "right with recall {} of {}, from the pot alone {}, truncated {}; the passage was found for {}"
     says("docs/results.md", words, recalled, len(demo["questions"]), alone, cut, found)
     adr = "docs/adr/0015-what-fits-where-a-text-ends.md"
     settled, fitted = (document(f"{name}.json")["facts"] for name in ("demo-logbook", "demo-fit"))
