@@ -53,9 +53,9 @@ def _gemma(page: partial[None]) -> None:
     page(f"Of {{}} keys in noise {words}", count, noise.right("full")[0], noise.right(cut)[0], holds=below)
     printed = "infinipot-paper 4096 question"
     told = [essays.right(cell)[0] for cell in (ours, printed, "full")]
-    words = "with questions known, the method as printed {}, which is told apart, the whole cache {}, which is"
+    words = "with questions known, the method as printed {}, which is told apart, the whole cache {}, which"
     level = chance(essays.less("full", ours)) and essays.less(printed, ours)[2] < 0
-    page(f"in essays {{}} {words} not.", *told, holds=level)
+    page(f"in essays {{}} {words} is not.", *told, holds=level)
     words = "it finds {} there, and slot by slot {}, which is told apart; the whole cache and truncation ({})"
     slots = f"infinipot 4096 {KINDS[1]}"
     told = [essays.right(cell)[0] for cell in (blind, slots, cut)]

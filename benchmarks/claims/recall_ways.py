@@ -113,7 +113,9 @@ def _means(says: partial[None]) -> None:
     sizes = [asked("ways", f"facts-report-{size}") for size in ("16k", "128k", "1m")]
     says(f"is answered in {CELL} of {{}} cases:", *alone, sizes[0].count)
     shares = [100 * one.mean(ASKED)[0] / alone[0] for one in sizes]
-    says("has {:.1f}%, {:.1f}% and {:.1f}% of that.", *shares, holds=min(shares) >= 90)
+    beside = [one.right(ASKED) - round(alone[0] * one.count / 100) for one in sizes]
+    words = "has {:.1f}%, {:.1f}% and {:.1f}% of that: one right answer fewer, as many and two more,"
+    says(words, *shares, holds=min(shares) >= 90 and beside == [-1, 0, 2])
     words = (asked("ways", "locomo-report") + asked("ways", "facts-report")).some(
         lambda one: not doubtful(one)
     )
