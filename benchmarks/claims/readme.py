@@ -41,7 +41,10 @@ def claimed(says: Says) -> None:
     found.append(long[1].right("no-cr-rope 4096 question"))
     says(PAGE, words, *(number for pair in found for number in pair))
     some = [sum(numbers) for numbers in zip(*far, strict=True)]
-    says(PAGE, "of nine keys in essays beyond 64K four were found", holds=some == [4, 9])
+    known = [long[1].right("infinipot 4096 question", length=2**n) for n in (17, 18, 20)]
+    every = [sum(numbers) for numbers in zip(*known, strict=True)]
+    words = "of nine keys in essays four were found, and all nine with it."
+    says(PAGE, words, holds=some == [4, 9] and every == [9, 9])
 
     bench = document("bench-llama-3-8b-h200-128k.json")["rows"]
     times = [value for row in bench for value in (row["first_token_s"], row["decode_ms"])]
