@@ -223,8 +223,13 @@ def _printed_unknown(says: partial[None]) -> None:
     seen = set(rows_of("grids/longbench").cell(OURS).by_example())
     mean, low, high = grid.less(printed, SLOTS)
     chosen = len(seen & set(grid.cell(SLOTS).by_example()))
-    words = "With questions unknown it is {:.1f} below ({:.1f} to {:.1f} below), which {} rows of the choice"
-    says(words, -mean, -low, -high, chosen, holds=high < 0)
+    words = (
+        "With questions unknown it is {:.1f} below single slots, the default then ({:.1f} to {:.1f} below),"
+    )
+    says(f"{words} which {{}} rows of the choice", -mean, -low, -high, chosen, holds=high < 0)
     mean, low, high = grid.less(printed, SLOTS, seen)
     words = "on the others {:.1f} below ({:.1f} below to {:.1f} above)."
+    says(words, -mean, -low, high, holds=low < 0 < high)
+    mean, low, high = grid.less(printed, UNKNOWN)
+    words = "From today's default it is not told apart ({:.1f} below, {:.1f} below to {:.1f} above)."
     says(words, -mean, -low, high, holds=low < 0 < high)

@@ -83,10 +83,10 @@ def _recording(says: Says) -> None:
     )
     page(words, off["median"], off["least"], off["most"], holds=len(found["rounds"]) == 12)
     words = (
-        "On, it was at {:.3f} times, and the recording took {:.0f} bytes a token read: {:.1f} MB "
-        "after {:,} tokens"
+        "On, it was at {:.3f} times ({:.3f} to {:.3f}: not told apart), and the recording took {:.0f} bytes "
+        "a token read: {:.1f} MB after {:,} tokens"
     )
-    page(words, speed, size, on["recording_bytes"] / 1e6, found["tokens"])
+    page(words, speed, least, most, size, on["recording_bytes"] / 1e6, found["tokens"])
 
 
 def _server(says: partial[None]) -> None:

@@ -140,10 +140,12 @@ def _pooled(says: Says) -> None:
     less = [essays.less(base.format(" pool=1", one), base.format("", one)) for one in (KNOWN, SLOTS)]
     later = rows_of("report-half/essays-more")
     names = [f"infinipot-paper 4096 {c}" for c in (KNOWN, UNKNOWN)]
-    names += [f"infinipot 4096 {c}" for c in (KNOWN, SLOTS)]
+    names += [f"infinipot 4096 {c}" for c in (KNOWN, SLOTS, UNKNOWN)]
     keys = [later.right(name)[0] for name in names]
-    words = "its last chunk left as it is, finds {} and {} of {}, ours {} and {}"
-    says(adr, words, *keys[:2], 60, *keys[2:])
+    words = (
+        "its last chunk left as it is, finds {} and {} of {}, ours {} and, slot by slot, {}; whole sentences,"
+    )
+    says(adr, f"{words} which became the default then, {{}} ([results]", *keys[:2], 60, *keys[2:])
     words = "in essays more keys are found with it ({:.1f} points, {:.1f} to {:.1f}, with the question known;"
     words += " {:.1f}, {:.1f} to {:.1f}, with it unknown and slot by slot: earlier code;"
     more = [sorted((-low, -high)) for _, low, high in less]
@@ -163,8 +165,9 @@ def _pooled(says: Says) -> None:
     words = "{} of {} found at 64K, none of {} at 128K, 256K and 1M;"
     says(adr, words, *told, sum(count for _, count in beyond), holds=none)
     later = [rows_of("report-half/essays").right(f"infinipot 4096 {SLOTS}", length=one) for one in LONG]
-    words = "later code finds none of those {} either."
-    says(adr, words, sum(count for _, count in later), holds=not any(right for right, _ in later))
+    now = [rows_of("report-half/essays").right(f"infinipot 4096 {UNKNOWN}", length=one)[0] for one in LONG]
+    words = "later code finds none of those {} either, slot by slot; whole sentences find {}."
+    says(adr, words, sum(count for _, count in later), sum(now), holds=not any(right for right, _ in later))
     fitted = [
         essays.right(f"infinipot 4096{tail} {c}") for c in (KNOWN, SLOTS) for tail in ("", " tail=distil")
     ]

@@ -355,8 +355,8 @@ def _product(adr: partial[None]) -> None:
     whole, slots = cell.format(""), cell.format(" units=slots")
     more = rows.less(whole, slots)
     told = rows.mean(whole)[0], len(rows.cell(whole).rows), rows.mean(slots)[0], -more[0], -more[1], more[2]
-    words = "{:.1f} of {} facts right with whole sentences and {:.1f} with single slots, {:.1f} less ({:.1f}"
-    adr(f"{words} less to {{:.1f}} more;", *told, holds=chance(more))
+    words = "{:.1f}% of {} facts right (half `tune`) with whole sentences and {:.1f}% with single slots,"
+    adr(f"{words} {{:.1f}} less ({{:.1f}} less to {{:.1f}} more;", *told, holds=chance(more))
     ratios = document("card/sentences.json")["ratios"]
     quiet = sorted(one for one in ratios if one > 0.9)
     words = "takes {:.1f}% longer in the median of {} turns ({:.1f}% to {:.1f}%, but for one turn in which"

@@ -128,7 +128,8 @@ def by_group(theirs: Mapping[str, Sequence[float]], ours: Mapping[str, Series]) 
         told = (f"{n:.1f} / {'–' if m is None else f'{m:.1f}'}" for n, m in both)
         yield f"| {label} | {' | '.join(told)} |"
     count = len(next(iter(ours.values())).scores()) if ours else 0
-    yield f"\nEach cell: paper / ours, means over tasks of the {count} rows that all of these have run on.\n"
+    yield f"\nEach cell: paper / ours, means over tasks of the {count} rows that all of these have run on,"
+    yield "tasks of under ten rows included, as the paper groups them: no interval, so not to be leaned on.\n"
 
 
 def keys(ours: Mapping[str, Series]) -> Iterator[str]:
@@ -144,7 +145,7 @@ def keys(ours: Mapping[str, Series]) -> Iterator[str]:
             mine = "/".join(f"{100 * fmean(scores):.0f}" for scores in found if scores) or "–"
             cells.append(f"{'/'.join(map(str, theirs))} · {mine}")
         yield f"| {label} | {' | '.join(cells)} |"
-    yield "\nEach cell: paper · ours, at 10/50/90% of the text.\n"
+    yield "\nEach cell: paper · ours, at 10/50/90% of the text; ours is one key each.\n"
 
 
 def budgets(ours: Ours) -> Iterator[str]:

@@ -30,8 +30,8 @@ LABELS = {
 }
 NOTE = """\
 Pots of 4,096, rows of `benchmarks/grids.py`. Means of rows with their intervals; keys found, in
-brackets at each length from 4K to 32K. *Less InfiniPot* is by rows; bold: more than chance. StreamingLLM and
-H2O drop 256 entries at a time. {ends}
+brackets at each length from 4K to 32K, half `report` too. *Less InfiniPot* is by rows; bold: more than
+chance. StreamingLLM and H2O drop 256 entries at a time. {ends}
 What looks at no question while it reads stands in both tables. There is no mean over tasks here. `smollm2`
 was trained on texts of 8K tokens, `gemma-3-270m` of 32K: whole caches and SnapKV go beyond that. Where rows
 are given, time ended before the others; a cell with under ten is left out.
@@ -65,10 +65,11 @@ def _all_filled(folders: Sequence[Path]) -> bool:
 def _described(run: Run, found: dict[str, Section]) -> str:
     model, rows = run.manifest["model"], _of(joined(found["longbench"]), KNOWN)[OURS].rows
     fit, tasks = sum(row.get("cycles") == 0 for row in rows), Counter(row["facts"]["task"] for row in rows)
-    counts = ", ".join(f"{name} {count}" for name, count in tasks.items())
+    counts = ", ".join(f"{name} {count}{'*' * (count < FEW)}" for name, count in tasks.items())
+    marks = "; *: under ten" * (min(tasks.values()) < FEW)
     return (
         f"`{model['name']}`, a file of {model['file']}, held and computed in {model['dtype']}. {len(rows)}"
-        f" rows of LongBench's half `{part(run)}` ({counts}); {fit} fit the pot.\n"
+        f" rows of LongBench's half `{part(run)}` ({counts}{marks}); {fit} fit the pot.\n"
     )
 
 

@@ -169,8 +169,9 @@ def _rows(grid: Cells, seen: Set[str]) -> str:
     told += f" {known} are among the rows that defaults were chosen on; {len(rows) - known} are new." * bool(
         seen
     )
-    asking = len(rows) - len(_silent(grid))
-    told += f" {asking} ask a question; the others are read with the general prompt in any case."
+    if silent := len(_silent(grid)):
+        asking = len(rows) - silent
+        told += f" {asking} ask a question; the others are read with the general prompt in any case."
     names = "; ".join(f"`{name}`" for name in grid.left_out)
     return told + f" Left out, cut off early: {names}." * bool(names) + "\n"
 

@@ -97,6 +97,24 @@ def test_cells_that_are_mostly_copies_are_left_out_and_rows_of_a_choice_counted_
     assert "questions unknown" not in told
 
 
+def test_rows_that_ask_a_question_are_told_apart_where_questions_are_known(tmp_path: Path) -> None:
+    both = [*TEXTS, *((f"gov_report/{n}", {"task": "gov_report"}) for n in range(12))]
+    some = Grid(("infinipot", "truncate"), catalysts=("by-task", "general"))
+
+    def lost(cell: Any, name: str, facts: dict[str, Any]) -> float:
+        return float(cell.recipe.preset.name == "infinipot" or facts["task"] == "gov_report")
+
+    kept_run(tmp_path / "report-half/longbench", "longbench", some, both, lost, options={"part": "report"})
+    told = tables.filled("<!-- longbench --><!-- end of longbench -->", tmp_path)
+    assert "16 ask a question; the others are read with the general prompt in any case." in told
+    known, unknown = (told.partition(f"| questions {one}")[2] for one in ("known", "unknown"))
+    assert known.startswith(" where a task asks one |")
+    assert "| on the rows that ask a question |" in known.splitlines()[0]
+    assert "| **-57.1 (" in known
+    assert "| **-100.0 (-100.0 to -100.0)**, 16 rows |" in known
+    assert "ask a" not in unknown.splitlines()[0]
+
+
 def test_differences_are_told_without_the_tasks_of_few_rows_too(tmp_path: Path) -> None:
     few = [*TEXTS, *((f"musique/{n}", {"task": "musique"}) for n in range(3))]
     some = Grid(("infinipot", "truncate"), catalysts=("by-task",))
@@ -108,6 +126,7 @@ def test_differences_are_told_without_the_tasks_of_few_rows_too(tmp_path: Path) 
     kept_run(there, "longbench", some, few, lost, **half)
     told = tables.filled("<!-- longbench --><!-- end of longbench -->", tmp_path)
     assert "| less InfiniPot, by rows | on tasks of ten rows or more |" in told
+    assert "ask a question" not in told
     assert "| truncated to the pot | 19 | 84.2" in told
     assert "| +0.0 (0.0 to 0.0), 16 rows |" in told.partition("| truncated to the pot | 19 |")[2]
 
