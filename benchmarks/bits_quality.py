@@ -83,7 +83,8 @@ def chunks(args: argparse.Namespace) -> dict[str, Any]:
 
 def going_on(engine: Engine, ids: list[int], args: argparse.Namespace, bits: int) -> dict[str, Any]:
     """What a pot of so many bits holds before a text's end, and what it expects of each token there."""
-    recipe = Recipe.named(capacity=args.capacity, format=engine.format, pot_bits=bits, tail="distil")
+    told = {"capacity": args.capacity, "pot_bits": bits, "tail": "distil", "units": "slots"}
+    recipe = Recipe.named(format=engine.format, **told)
     reader, end = engine.reader(recipe), len(ids) - args.answer * args.answers
     started = time.perf_counter()
     for _ in reader.reading_tokens([ids[:end]]):

@@ -151,7 +151,7 @@ def _format(engine: Engine, example: Example) -> Any:
 
 def figures_row(engine: Engine, job: Job, capacity: int) -> dict[str, Any]:
     example, started = job.example, time.perf_counter()
-    wanted = recipes(PAPER, capacity, None, example.query)
+    wanted = recipes(PAPER, capacity, None, example.query, pool=1)
     runs = [read(engine, name, recipe, example) for name, recipe in wanted.items()]
     before = time.perf_counter()
     scored = globally(engine, example, runs[0])
@@ -175,7 +175,7 @@ def figures_row(engine: Engine, job: Job, capacity: int) -> dict[str, Any]:
 
 def table_row(engine: Engine, job: Job, capacity: int) -> dict[str, Any]:
     example, started = job.example, time.perf_counter()
-    wanted = recipes(SEARCH, capacity, None, example.query)
+    wanted = recipes(SEARCH, capacity, None, example.query, pool=1)
     runs = [read(engine, name, recipe, example) for name, recipe in wanted.items()]
     scores = [job.task.score(run.answer, example) for run in runs]
     found = search.searched(job.task.name, example.id, example.query, example.answers, runs, scores)
@@ -215,7 +215,7 @@ def _brief(row: Mapping[str, Any]) -> str:
 def agreed(engine: Engine, args: argparse.Namespace) -> None:
     """Write what this run is beside its rows, or refuse a folder that has rows of another."""
     model = model_facts(engine)
-    wanted = recipes(f"{PAPER},sirllm", args.capacity, None, "")
+    wanted = recipes(f"{PAPER},sirllm", args.capacity, None, "", pool=1)
     cells = {name: recipe.describe() for name, recipe in wanted.items()}
     hardware = manifests.hardware(str(engine.model.device))
     told = {"task": "inside", "options": {"capacity": args.capacity}, "seed": args.seed}

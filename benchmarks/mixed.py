@@ -37,7 +37,9 @@ def first_pot(engine: Engine, ids: list[int], capacity: int) -> tuple[torch.Tens
 
 
 def kept(engine: Engine, ids: list[int], capacity: int) -> list[set[int]]:
-    reader = engine.reader(Recipe.named(capacity=capacity, tail="distil", format=engine.format))
+    reader = engine.reader(
+        Recipe.named(capacity=capacity, tail="distil", format=engine.format, units="slots")
+    )
     for _ in reader.reading_tokens([ids]):
         pass
     room.before_question(reader.session, 0, 0)

@@ -23,7 +23,7 @@ class Engine:
     """A loaded model from which any number of readers can be made."""
 
     name: str
-    format: Format  # the prompt format that measures better for this model
+    format: Format  # the prompt format that suits this model
     model: HFModel
     tokenizer: HFTokenizer
     dtype: str = ""  # what it computes in
@@ -85,7 +85,7 @@ def load(
     """Load a model and return a reader with an empty pot; options as in `Recipe.named`.
 
     `load("smollm2", recipe="h2o", capacity=2048, heavy=64)`. The prompt format defaults to
-    what measures better for the model.
+    the model's own.
     """
     wanted = Recipe.named(recipe, **options)
     engine = open_engine(name, device, dtype, weights=weights, threads=threads)

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from infinipot.recipes.recipe import Recipe
 
 PAPER = "swa,ccd,cap-only:general,cap-only:question,infinipot:question"
-_COMPARED = f"Recipes to compare; 'paper' is {PAPER}."
+_COMPARED = f"Recipes to compare; 'paper' is {PAPER}, not pooled."
 RECIPES = replace(RECIPE, default="infinipot,sirllm", help=_COMPARED, metavar="NAME[:CATALYST],...")
 LENGTH = replace(ANSWER[0], default=64)
 QUESTIONED = Option("question", str, None, "What to ask.", short="q", shown="needed", metavar="TEXT")
@@ -69,23 +69,24 @@ def inspect(*, given: Given) -> None:
     note(f"the page: {written[0]}, and {len(written) - 1} files beside it")
 
 
-def recipes(listed: str, capacity: int, keep: int | None, question: str) -> "dict[str, Recipe]":
+def recipes(listed: str, capacity: int, keep: int | None, asked: str, pool: int = 0) -> "dict[str, Recipe]":
     """The recipes by the names they are shown by; all keep equally many entries, so that pots compare."""
     from infinipot.inspect.run import check
     from infinipot.recipes.presets import find
     from infinipot.recipes.recipe import Recipe
 
-    found = {}
-    for word in (PAPER if listed.strip() == "paper" else listed).split(","):
+    found, (words, pool) = {}, (PAPER, 1) if listed.strip() == "paper" else (listed, pool)
+    for word in words.split(","):
         name, _, catalyst = word.strip().partition(":")
-        check(find(name))
-        one = Recipe.named(name, capacity=capacity, keep=keep or capacity // 2, tail="distil")
+        check(preset := find(name))
+        own = pool or None if "pool" in preset.knobs else None
+        one = Recipe.named(name, capacity=capacity, keep=keep or capacity // 2, tail="distil", pool=own)
         if catalyst and not one.uses_catalyst:
             problem = f"recipe '{name}' asks no catalyst"
             raise ConfigError(problem, field="recipe", remedy=f"leave out ':{catalyst}'")
         if one.uses_catalyst:
             one = replace(one, catalyst=catalyst or QUESTION)
-            catalyst_text(one.catalyst, question)
+            catalyst_text(one.catalyst, asked)
         found[f"{name} {SHORT.get(catalyst, catalyst)}".strip()] = one
     return found
 

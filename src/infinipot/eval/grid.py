@@ -50,16 +50,14 @@ class Grid:
             raise ConfigError(f"none of the recipes takes `{name}`", field=name, remedy="leave it out")
 
     def _cells(self, preset: Preset, format: Format) -> Iterator["Cell"]:
-        asks = Recipe.named(preset.name).uses_catalyst
         known = [name for name in self.options if _takes(preset, name)]
         capacities = self.capacities if preset.sized else (DEFAULT_CAPACITY,)
         for capacity, *values in product(capacities, *(self.options[name] for name in known)):
             told = zip(known, values, strict=True)
             given = {name: preset.parse(name, v) if isinstance(v, str) else v for name, v in told}
+            if given.get("units") == "sentences" or given.get("novelty") == 1:  # nothing is pooled
+                given = {name: value for name, value in given.items() if name not in POOLS}
             recipe = Recipe.named(preset.name, capacity=capacity, format=format, **{**_pure(preset), **given})
-            whole = recipe.knobs.get("units") == "sentences"
-            if whole or (asks and not recipe.uses_catalyst):  # all is novelty: there is no score to be pooled
-                recipe = replace(recipe, knobs={k: v for k, v in recipe.knobs.items() if k not in POOLS})
             for name in self.catalysts if recipe.uses_catalyst else ("",):
                 catalyst = SHORT.get(name, name)
                 asked = QUESTION if catalyst in (BY_TASK, "") else catalyst

@@ -36,7 +36,7 @@ class Release:
     sha256: str
     licence: str
     note: str
-    format: Format  # the prompt format that measures better
+    format: Format  # the prompt format that suits it
     memory: int  # bytes at the peak on a CPU, a pot of 4,096 entries among them: docs/results/needs.json
     answers: bool = True  # taught to answer questions; otherwise a text is only continued
     hub: tuple[str, str] | None = None  # repository and file

@@ -8,10 +8,9 @@ from typing import Self, TypeGuard
 from torch import Tensor
 
 from infinipot.core.state import State, damaged
-from infinipot.text.sentences import START, Since
+from infinipot.text.sentences import MOST, START, Since
 
 LONGEST = 2**62
-LAST_SENTENCE = 2**30  # a pot has 32 bits for its number
 # What states were called before; a file kept then still loads.
 FORMER = {"talking": "in_dialogue", "fresh": "has_undistilled", "fitted": "tail_was_filled"}
 FORMER["ends"] = "head_tail"
@@ -137,7 +136,7 @@ class ReaderState:
 
 def _sentence(found: object) -> Since:
     """Where a stream of sentences was; an older state does not say."""
-    if not _is_tokens(found) or len(found) != len(START) or min(found) < 0 or max(found) > LAST_SENTENCE:
+    if not _is_tokens(found) or len(found) != len(START) or min(found) < 0 or max(found) > MOST:
         raise damaged("sentence is damaged")
     number, ended, lines, spaced, length = found
     return Since(number, ended, lines, bool(spaced), length)

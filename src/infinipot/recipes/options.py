@@ -26,8 +26,8 @@ COMPUTING = (DEVICE, DTYPE, WEIGHTS, THREADS)
 ENGINE = (MODEL, *COMPUTING)
 
 RECIPE = Option("recipe", str, "infinipot", "Method; `infinipot recipes` lists them.", POT, short="r")
-MEASURED = "what measures better for the model"
-FORMAT = Option("format", str, None, "Prompt layout.", POT, choices=("chat", "plain"), shown=MEASURED)
+OWN_FORMAT = "the model's own"
+FORMAT = Option("format", str, None, "Prompt layout.", POT, choices=("chat", "plain"), shown=OWN_FORMAT)
 SET = Option("set", str, None, "Setting of the recipe, e.g. heavy=64.", POT, metavar="NAME=VALUE", many=True)
 _ENTRIES = "KV entries per layer and head, never exceeded."
 _END = "A text's end, before a question: distil it, fill the pot with it, or leave it raw."

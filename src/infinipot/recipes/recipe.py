@@ -52,6 +52,9 @@ class Recipe:
             _check(preset, option, value)
         sizes = {option: value for option, value in given.items() if option in SIZES}
         knobs = {option: value for option, value in given.items() if option not in SIZES}
+        if knobs.get("units") == "sentences" and {"pool", "pooling"} & {*knobs}:
+            remedy = "leave out `pool` and `pooling`, or use `units` slots"
+            raise ConfigError("whole sentences are not pooled", field="pool", remedy=remedy)
         recipe = cls(preset, _config(preset, capacity, sizes), knobs, catalyst or "general", format)
         _check_least(recipe, given.get("keep"), given.get("step"))
         if catalyst is not None and not recipe.uses_catalyst:

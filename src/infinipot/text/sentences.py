@@ -1,9 +1,9 @@
 """Where sentences end, token by token: numbers by which a pot can keep whole sentences.
 
 A sentence ends at its full stop, question or exclamation mark, with the quotes and brackets that close it, if
-a space follows (after the marks of Chinese and Japanese none is needed); and at an empty line. The end of a
-single line does not end one, since text of a fixed width has them everywhere, unless the sentence is long
-already: tables, logs and code have no other ends. Knows a tokenizer's pieces of text, and no language.
+a space follows (after the marks of Chinese and Japanese none is needed); at an empty line; with a turn of a
+chat. A single line's end ends none, since text of a fixed width has them everywhere, unless the sentence is
+long already: tables, logs and code have no other ends. Knows a tokenizer's pieces of text, and no language.
 """
 
 from collections.abc import Sequence
@@ -13,8 +13,10 @@ from weakref import WeakKeyDictionary
 from infinipot.text.tokenizer import Tokenizer
 
 MARKS, WIDE_MARKS = (".", "!", "?"), ("。", "！", "？")
-CLOSING = "\"')]”’»」』）*_ \n"  # may follow a mark
+CLOSING = "\"')]”’»」』）*_ \r\n"  # may follow a mark
+OPENING = "「『（“‘《"  # of the next sentence, in one token with a mark of the last
 LONG = 128  # tokens after which the next line's end ends a sentence; after twice as many anything does
+MOST = 2**30  # a pot has 32 bits; numbers begin anew there, since only neighbours are compared
 NARROW, WIDE = 1, 2  # marks that need a space after them, and that do not
 
 
@@ -59,13 +61,13 @@ class Sentences:
         found = []
         for token in tokens:
             kind = self._kinds.get(token) or self._kind(token)
-            if kind.blank:
+            if kind.blank and length < 2 * LONG:
                 lines, spaced = lines + kind.lines, True
             else:
                 apart = spaced or kind.spaced or lines > 0 or (ended == WIDE and not kind.closes)
                 begins = lines > 1 or (ended > 0 and apart)
                 begins = begins or length >= (LONG if lines else 2 * LONG)
-                number, length = number + begins, 0 if begins else length
+                number, length = (number + begins) % MOST, 0 if begins else length
                 ended = kind.ends or (ended if kind.closes and not begins else 0)
                 lines, spaced = kind.lines, False
             length += 1
@@ -73,10 +75,11 @@ class Sentences:
         return found, Since(number, ended, lines, spaced, length)
 
     def _kind(self, token: int) -> _Kind:
-        text = self._tokenizer.decode([*self._before, token])[self._cut :].replace("\r", "")
+        control = token in self._tokenizer.control_ids  # of a template, around a turn: like an empty line
+        text = "\n\n" if control else self._tokenizer.decode([*self._before, token])[self._cut :]
         blank, lines = not text.strip(), text[len(text.rstrip()) :].count("\n")
         inner = text.rstrip(CLOSING)
-        ends = NARROW if inner.endswith(MARKS) else WIDE if inner.endswith(WIDE_MARKS) else 0
+        ends = NARROW if inner.endswith(MARKS) else WIDE if inner.rstrip(OPENING).endswith(WIDE_MARKS) else 0
         made = self._kinds[token] = _Kind(blank, text[:1].isspace(), ends, not text.strip(CLOSING), lines)
         return made
 

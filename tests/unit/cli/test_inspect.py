@@ -41,7 +41,13 @@ def test_recipes_are_named_with_their_catalyst() -> None:
     assert list(found) == ["infinipot general", "sirllm"]
     assert [one.config.kept for one in found.values()] == [256, 256]
     assert recipes("infinipot", 512, 100, "Who?")["infinipot"].catalyst == "question"
-    assert list(recipes("paper", 512, None, "Who?")) == [name.replace(":", " ") for name in PAPER.split(",")]
+    printed = recipes("paper", 512, None, "Who?")
+    assert list(printed) == [name.replace(":", " ") for name in PAPER.split(",")]
+    told = [recipe.describe() for name, recipe in printed.items() if "infinipot" in name or "cap" in name]
+    assert [(one["pool"], one["units"]) for one in told] == [(1, "slots")] * 3
+    assert (
+        recipes("cap-only:general", 512, None, "Who?")["cap-only general"].describe()["units"] == "sentences"
+    )
 
 
 @pytest.mark.parametrize(

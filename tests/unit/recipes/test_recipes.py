@@ -437,6 +437,9 @@ def test_sentences_stay_whole_where_no_question_is_known() -> None:
     assert units(catalyst="question") == units(catalyst="Q") == units("infinipot-paper") == "slots"
     assert units(novelty=1.0) == units(pool=3) == units(pooling="max") == units(units="slots") == "slots"
     assert units(catalyst="question", units="sentences") == "sentences"
+    for pooled in ({"pool": 5}, {"pooling": "max"}):
+        with pytest.raises(ConfigError, match="whole sentences are not pooled: leave out `pool`"):
+            units(units="sentences", **pooled)
     assert replace(Recipe.named(), catalyst="question").policy().units == "slots"
     older = {name: value for name, value in Recipe.named().describe().items() if name != "units"}
     assert Recipe.described(older).policy().units == "slots"  # as it was read

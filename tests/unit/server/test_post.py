@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from infinipot.server.scheduler.post import Post
+from infinipot.server.scheduler.post import Inbox, Post
 
 MORE = ("steps",)
 
@@ -30,13 +30,13 @@ class Listener:
     """Somebody who waits for events in this loop."""
 
     def __init__(self, post: Post) -> None:
-        self.post, self.loop, self.queue = post, asyncio.get_running_loop(), asyncio.Queue[str]()
+        self.post, self.loop, self.queue = post, asyncio.get_running_loop(), Inbox()
 
     def put(self, event: str) -> None:
         self.post.put(self.loop, self.queue, event)
 
     def taken(self) -> list[str]:
-        return [self.queue.get_nowait() for _ in range(self.queue.qsize())]
+        return self.queue.take()
 
 
 def test_events_of_a_step_wake_the_loop_once(monkeypatch: pytest.MonkeyPatch) -> None:

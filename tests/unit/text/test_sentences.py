@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 import pytest
 
-from infinipot.testing.tokenizer import ByteTokenizer
-from infinipot.text.sentences import LONG, START, Sentences
+from infinipot.testing.tokenizer import ASSISTANT, BEGIN, END, USER, ByteTokenizer
+from infinipot.text.sentences import LONG, MOST, START, Sentences
 
 
 def parted(text: str, size: int = 10**6, tokenizer: ByteTokenizer | None = None) -> list[str]:
@@ -51,6 +51,33 @@ def test_marks_of_chinese_need_no_space() -> None:
     assert parted(text, tokenizer=Letters()) == ["他来了。", "「谁？」", "她问！", "没有了"]
 
 
+def test_a_mark_and_the_quote_that_follows_it_in_one_token() -> None:
+    class Pieces(ByteTokenizer):
+        words = ("a", "他来了", "。「", "谁", "？」", "她问")
+
+        def encode(self, text: str) -> list[int]:
+            return [self.words.index(text)]
+
+        def decode(self, ids: Sequence[int]) -> str:
+            return "".join(self.words[i] for i in ids)
+
+    assert Sentences(Pieces()).numbers([1, 2, 3, 4, 5], START)[0] == [0, 0, 1, 1, 2]
+
+
+def test_a_turn_of_a_chat_ends_a_sentence_also_where_control_tokens_are_shown_as_text() -> None:
+    class Shown(ByteTokenizer):
+        """As those of transformers."""
+
+        def decode(self, ids: Sequence[int]) -> str:
+            return "".join(super(Shown, self).decode([i]) if i < BEGIN else "<|control|>" for i in ids)
+
+    turns = [USER, *b"Who is it?", END, ASSISTANT, *b"Marlow", END, USER, *b"Thanks."]
+    for tokenizer in (ByteTokenizer(), Shown()):
+        found = Sentences(tokenizer).numbers(turns, START)[0]
+        ends = [at for at in range(1, len(turns)) if found[at] != found[at - 1]]
+        assert ends == [1, 13, 21]
+
+
 def test_a_tokenizer_that_drops_the_space_of_a_first_word() -> None:
     class Dropping(ByteTokenizer):
         """A token of several letters, as SentencePiece has them: its space is lost where it comes first."""
@@ -72,6 +99,19 @@ def test_what_has_no_sentences_is_parted_by_its_lines() -> None:
     assert all(LONG <= len(part) <= 2 * LONG for part in found[:-1])
     assert all(part.endswith("\n") for part in found)
     assert {len(part) for part in parted("x" * 1000)[:-1]} == {2 * LONG}
+
+
+@pytest.mark.parametrize("blank", [" ", "\n", "\t"])
+def test_what_is_blank_ends_a_sentence_too_once_that_is_long(blank: str) -> None:
+    found = parted(f"The key is 42.{blank * 1000}And so on.")
+    assert [len(part) for part in found[:3]] == [2 * LONG] * 3
+    assert found[-1].strip() == "And so on."
+
+
+def test_numbers_begin_anew_before_they_are_too_large_for_a_kept_pot() -> None:
+    numbers, since = Sentences(ByteTokenizer()).numbers(list(b"A. B. C"), START._replace(number=MOST - 2))
+    assert sorted({*numbers}) == [0, MOST - 2, MOST - 1]
+    assert since.number == 0
 
 
 def test_a_tokenizer_that_cannot_be_a_key() -> None:

@@ -6,9 +6,11 @@ slots, then `merge` for some heads. `ggml_flash_attn_ext` is the twin without ll
 """
 
 import math
+import mmap
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager
-from ctypes import c_float
+from ctypes import CDLL, addressof, c_char, c_float, c_void_p
 from functools import cache
 from typing import Any
 
@@ -43,6 +45,7 @@ class Attention:
         built = binding.parse_assembly(str(module))
         passes = binding.create_pass_builder(machine, binding.create_pipeline_tuning_options(speed_level=3))
         passes.getModulePassManager().run(built, passes)
+        _require_executable()
         self._engine = binding.create_mcjit_compiler(built, machine)  # holds the code
         self._engine.finalize_object()
         self.functions = [self._engine.get_function_address(name) for name in ("attend", "merge")]
@@ -68,6 +71,15 @@ class Attention:
 def attention(size: int, group: int, scale: float) -> Attention:
     """Return the compiled functions, made once."""
     return Attention(size, group, scale)
+
+
+def _require_executable() -> None:
+    """Refuse where memory may not become executable, as in a hardened service: the first call would crash."""
+    if os.name == "posix":
+        page = mmap.mmap(-1, mmap.PAGESIZE)
+        at, wanted = c_void_p(addressof(c_char.from_buffer(page))), mmap.PROT_READ | mmap.PROT_EXEC
+        if CDLL(None).mprotect(at, mmap.PAGESIZE, wanted):
+            raise OSError("memory may not become executable")
 
 
 def _attend(code: "_Code", size: int, group: int, scale: float) -> None:

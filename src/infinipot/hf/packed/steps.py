@@ -5,7 +5,7 @@ of its own) would take as much again. Attention stays the pot's. The decoder its
 decides: a decoder of other parts, or one that computes something else, has no steps.
 """
 
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import torch
 from torch import Tensor
@@ -25,6 +25,9 @@ from infinipot.hf.packed.modules import (
 )
 from infinipot.hf.speed import threads
 
+if TYPE_CHECKING:
+    from infinipot.hf.packed.whole import WholeToken
+
 HALVES = 2  # ggml's mode of RoPE that turns a head's first half with its second
 BASE = 10_000.0  # of RoPE's frequencies, before the factors that make them the model's own
 PARTS = {"self_attn", "mlp", "input_layernorm", "post_attention_layernorm"}
@@ -41,16 +44,6 @@ class Written(Protocol):
         """Return the attention of new queries."""
 
 
-class Whole(Protocol):
-    """All of a token in one graph, for the pots that it serves."""
-
-    def serves(self, tokens: Tensor, pot: Written) -> bool:
-        """Say whether it can write these tokens into this pot."""
-
-    def run(self, tokens: Tensor, places: Tensor, pot: Any, frequencies: Tensor) -> Tensor:
-        """Do as `Steps.run`."""
-
-
 class Steps:
     """The graphs of a decoder, one before each layer's attention and one after the last."""
 
@@ -64,7 +57,7 @@ class Steps:
         self.factor = float(decoder.rotary_emb.attention_scaling)
         self._graphs: dict[int, list[Graph]] = {}
         self._turned = torch.empty(0), torch.empty(0)  # the last frequencies of RoPE, and their factors
-        self.whole: Whole | None = None  # single tokens of one plain pot, where that comes to the same
+        self.whole: WholeToken | None = None  # single tokens of one plain pot, where that comes to the same
 
     @classmethod
     def of(cls, decoder: Any) -> "Steps | None":

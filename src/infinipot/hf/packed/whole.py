@@ -6,7 +6,7 @@ that are local or observed. A graph lasts as long as its pot does not move. Atte
 llvmlite is installed; ggml's attends to a fixed number of slots, of which those beyond the last are masked.
 """
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
@@ -43,7 +43,7 @@ class WholeToken:
         return alike and _plain(pot.pot_layers[0])
 
     @torch.no_grad()
-    def run(self, tokens: Tensor, places: Tensor, pot: Pot, frequencies: Tensor) -> Tensor:
+    def run(self, tokens: Tensor, places: Tensor, pot: Any, frequencies: Tensor) -> Tensor:
         """Write a token [1, 1] at its place [1, 1] into the pot; return its hidden state [1, 1, H]."""
         layers, fill = pot.pot_layers, pot.fill
         capacity = layers[0].capacity

@@ -21,8 +21,7 @@ _TEXT = "QzTextQz"  # in the place of a piece's text
 async def chat(caller: Caller, asked: ChatBody) -> Response:
     """Answer the last message of a conversation of any length, about a kept pot if one is named."""
     caller.service.check_model(asked.model)
-    if asked.pot is not None:
-        await caller.require(asked.pot)
+    await caller.require(asked.pot)
     return await _answer(caller, asked, asked.requests(caller.tenant, caller.service.settings.max_tokens))
 
 

@@ -22,8 +22,7 @@ Object = dict[str, Any]
 async def respond(caller: Caller, asked: ResponsesBody) -> Response:
     """Answer the last item of a conversation of any length; nothing is stored under the response's name."""
     caller.service.check_model(asked.model)
-    if asked.pot is not None:
-        await caller.require(asked.pot)
+    await caller.require(asked.pot)
     wanted = asked.request(caller.tenant, caller.service.settings.max_tokens)
     handles = await caller.service.submit([wanted])
     made = ResponseObject(caller.service.model, asked)

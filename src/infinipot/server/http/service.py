@@ -162,9 +162,9 @@ class _Caller:
         self.tenant: str = request.state.tenant
         self.pots = tenant_store(self.service.scheduler.store, self.tenant)
 
-    async def require(self, name: str) -> None:
+    async def require(self, name: str | None) -> None:
         """Refuse a name that no pot of this tenant has; another tenant's pots are not there."""
-        if check(name) not in await asyncio.to_thread(self.pots.names):
+        if name is not None and check(name) not in await asyncio.to_thread(self.pots.names):
             said = f"there is no pot '{name}': GET /v1/pots lists yours"
             raise ApiError(404, said, param="pot", code="no_pot")
 

@@ -5,20 +5,10 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Sequence, Sized
 from contextlib import contextmanager, suppress
-from typing import Any, Protocol
+from typing import Any
 
 REST = 1.0  # times as long as a loop was busy with events it is left alone, if more will come
 LONGEST_S = 0.5  # that events are held back
-
-
-class Taker(Protocol):
-    """Whatever takes an event on its loop's own thread."""
-
-    def put_nowait(self, event: Any, /) -> None:
-        """Take an event."""
-
-
-Sent = tuple[Taker, Any]  # an event, and who takes it
 
 
 class Inbox:
@@ -45,6 +35,9 @@ class Inbox:
         """Return all that came."""
         events, self._events = self._events, []
         return events
+
+
+Sent = tuple[Inbox, Any]  # an event, and who takes it
 
 
 class Post:
@@ -78,7 +71,7 @@ class Post:
         for loop, events in held.items():
             self._hand_over(loop, events)
 
-    def put(self, loop: asyncio.AbstractEventLoop, queue: Taker, event: Any) -> None:
+    def put(self, loop: asyncio.AbstractEventLoop, queue: Inbox, event: Any) -> None:
         """Hand over an event, after this thread's before it: now, or with others."""
         if self._thread != threading.get_ident():
             self._hand_over(loop, [(queue, event)])

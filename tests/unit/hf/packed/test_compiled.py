@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor, wait
 from ctypes import CFUNCTYPE, c_int, c_void_p
@@ -78,6 +79,23 @@ def test_a_graph_calls_it_again_and_again() -> None:
         case[4].fill_(last)
         graph.run()
         assert torch.allclose(case[3], slowly(*case), atol=1e-5)
+
+
+HARDENED = """
+import ctypes, platform
+refused = platform.system() != "Linux" or ctypes.CDLL(None).prctl(65, 1, 0, 0, 0)  # PR_SET_MDWE, Linux 6.3
+from infinipot.hf.packed import whole
+print("no such rule here" if refused else whole.compiled(64, 3, 0.125))
+"""
+
+
+def test_where_memory_may_not_become_executable_attention_is_ggmls() -> None:
+    """In a service with systemd's MemoryDenyWriteExecute, say: the process must not end at the first call."""
+    pytest.importorskip("llvmlite", reason="no llvmlite")
+    told = subprocess.run([sys.executable, "-c", HARDENED], capture_output=True, text=True, check=True).stdout
+    if told.strip() == "no such rule here":
+        pytest.skip("needs Linux 6.3 or later")
+    assert "attention is ggml's: llvmlite cannot be used here (memory may not become executable)" in told
 
 
 @pytest.mark.parametrize("there", [None, ModuleType("llvmlite")])
