@@ -155,7 +155,7 @@ def _parts(says: partial[None], seen: set[str]) -> None:
     says("a column of the {} rows alone.", asked)
     prompts = ("infinipot 4096 units=slots unrelated", "infinipot 4096 units=slots padding")
     level = all(chance(grid.less(cell, OURS, some)) for cell in prompts for some in ((), small))
-    words = "Nor does it show that the question is a better catalyst than the unrelated one or padding,"
+    words = "It does not show that the question is a better catalyst than the unrelated one or padding,"
     says(words, holds=level)
 
 

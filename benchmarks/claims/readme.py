@@ -45,6 +45,12 @@ def claimed(says: Says) -> None:
     every = [sum(numbers) for numbers in zip(*known, strict=True)]
     words = "of nine keys in essays four were found, and all nine with it."
     says(PAGE, words, holds=some == [4, 9] and every == [9, 9])
+    less = [essays.less(cell, "infinipot 4096 question") for cell in ("full", printed[0])]
+    less += [essays.less(cell, UNKNOWN) for cell in (SLOTS, printed[1])]
+    less.append(long[0].less("ccd 4096", "infinipot 4096 question"))
+    less.append(long[1].less("no-cr-rope 4096 question", "infinipot 4096 question"))
+    words = "Of the keys every difference in these lines is more than chance, where there is one"
+    says(PAGE, words, holds=all(high < 0 for _, _, high in less))
 
     bench = document("bench-llama-3-8b-h200-128k.json")["rows"]
     times = [value for row in bench for value in (row["first_token_s"], row["decode_ms"])]
