@@ -18,6 +18,7 @@ from infinipot.eval.tables import joined
 
 PAPER: dict[str, Any] = tomllib.loads((Path(__file__).parent / "tables.toml").read_text("utf-8"))
 FILLED = " tail=fill"  # of what drops step by step, whose own is another
+STAR = r"\*"  # of a task with few rows; two bare ones would be Markdown's slanted text
 TAILS = ("", " tail=distil")  # the first with which all recipes of a table were run
 
 
@@ -112,8 +113,8 @@ def by_task(theirs: Mapping[str, Sequence[float]], ours: Mapping[str, Series]) -
             scores = ours[label].scores(task=task) if label in ours else []
             mean = f"{100 * fmean(scores):.1f}" if scores and len(scores) == count else "–"
             cells.append(f"{numbers[place]:.1f} / {mean}")
-        yield f"| {task} ({count}){'*' if count < FEW else ''} | {' | '.join(cells)} |"
-    yield "\nEach cell: paper / ours. In brackets our rows; *: under ten, not to be leaned on. A recipe"
+        yield f"| {task} ({count}){STAR * (count < FEW)} | {' | '.join(cells)} |"
+    yield f"\nEach cell: paper / ours. In brackets our rows; {STAR}: under ten, not to be leaned on. A recipe"
     yield "that has fewer of a task's rows has no mean there.\n"
 
 

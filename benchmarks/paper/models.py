@@ -13,7 +13,7 @@ from infinipot.eval.estimates import FEW, Estimate, estimate
 from infinipot.eval.folder import MANIFEST, read_manifest
 from infinipot.eval.results import KNOWN, UNKNOWN, UNUSED, Run, Section, Series, load, part, sections
 from infinipot.eval.tables import joined
-from paper.beside import difference, told_apart, worded
+from paper.beside import STAR, difference, told_apart, worded
 
 GRIDS = {"longbench": "LongBench", "passkey-short": "keys in noise", "essays-short": "keys in essays"}
 OURS, SLOTS = "infinipot", " units=slots"
@@ -65,8 +65,8 @@ def _all_filled(folders: Sequence[Path]) -> bool:
 def _described(run: Run, found: dict[str, Section]) -> str:
     model, rows = run.manifest["model"], _of(joined(found["longbench"]), KNOWN)[OURS].rows
     fit, tasks = sum(row.get("cycles") == 0 for row in rows), Counter(row["facts"]["task"] for row in rows)
-    counts = ", ".join(f"{name} {count}{'*' * (count < FEW)}" for name, count in tasks.items())
-    marks = "; *: under ten" * (min(tasks.values()) < FEW)
+    counts = ", ".join(f"{name} {count}{STAR * (count < FEW)}" for name, count in tasks.items())
+    marks = f"; {STAR}: under ten" * (min(tasks.values()) < FEW)
     return (
         f"`{model['name']}`, a file of {model['file']}, held and computed in {model['dtype']}. {len(rows)}"
         f" rows of LongBench's half `{part(run)}` ({counts}{marks}); {fit} fit the pot.\n"

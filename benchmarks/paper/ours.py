@@ -16,7 +16,7 @@ from infinipot.eval.folder import read_rows
 from infinipot.eval.results import Series, load, part, sections
 from infinipot.eval.tables import joined, values
 from infinipot.eval.tasks.longbench import descriptions
-from paper.beside import TAILS, difference, told_apart
+from paper.beside import STAR, TAILS, difference, told_apart
 from paper.models import marked
 
 Row = tuple[str, str, str]  # a label, a cell, and the cell that it is compared with; {tail} as in `TAILS`
@@ -156,14 +156,14 @@ def longbench(path: Path, chosen_on: Path) -> Iterator[str]:
 def _rows(grid: Cells, seen: Set[str]) -> str:
     rows = max((one.rows for one in grid.series.values()), key=len)
     tasks = Counter(row["facts"]["task"] for row in rows)
-    counts = ", ".join(f"{name} {count}{'*' * (count < FEW)}" for name, count in tasks.items())
+    counts = ", ".join(f"{name} {count}{STAR * (count < FEW)}" for name, count in tasks.items())
     whole = next(one for name, one in grid.series.items() if name.startswith("infinipot 4096"))
     fit = sum(row.get("cycles") == 0 for row in whole.rows)
     half = part(grid.run)
     which = f"of the half `{half}`" if half != "all" else "of both halves"
     told = (
-        f"{len(rows)} rows {which}, {len(tasks)} tasks ({counts}; * enters no mean over tasks). {fit} of "
-        f"them fit the pot of {whole.cell['capacity']:,}."
+        f"{len(rows)} rows {which}, {len(tasks)} tasks ({counts}; {STAR} enters no mean over tasks). {fit} "
+        f"of them fit the pot of {whole.cell['capacity']:,}."
     )
     known = sum(row["example"] in seen for row in rows)
     told += f" {known} are among the rows that defaults were chosen on; {len(rows) - known} are new." * bool(
