@@ -1,9 +1,9 @@
 """Rows that several cells have in common are made once, for `grids.py`; copies say whose row they are.
 
 Two cells do the same with an example if they read it by the same recipe, whatever its name (`by-task` is
-`general` with `units=slots` where a task asks nothing), or if text, question and answer fit the pots of
-both: then nothing is ever dropped. Workers tell one another through a file each. Answers are given in larger
-batches than reading would need, of rows that may say equally much.
+`general` with `units=slots` but in tasks of question answering), or if text, question and answer fit the
+pots of both: then nothing is ever dropped. Workers tell one another through a file each. Answers are given
+in larger batches than reading would need, of rows that may say equally much.
 """
 
 from __future__ import annotations

@@ -30,8 +30,8 @@ rows; `make figures` makes it again and compares. The paper has LLaMA-3-8B and M
 `qwen2.5-coder-1.5b` out of a 4-bit GGUF file, so levels differ and differences are compared. *Agrees*: our
 interval excludes 0 on the paper's side. *Contradicts*: on the other side. *Not told apart*: it has 0 in it.
 LongBench is its half `report` ([the protocol](evaluation.md#protocol)), {rows} rows; a recipe that has
-fewer says so, and its difference is on those. Questions are known while reading, where a task
-asks one and nothing else is said.
+fewer says so, and its difference is on those. Questions are known while reading in tasks of question
+answering, where nothing else is said, as in the paper.
 """
 CATALYSTS = """\
 All but CaP-Q know no question, and all choose slot by slot (`units=slots`), as the paper does.

@@ -1,6 +1,7 @@
 """Every figure that the documentation prints, computed again from the raw files in `docs/results`.
 
-    python benchmarks/figures.py        # make figures
+    python benchmarks/figures.py            # make figures
+    python benchmarks/figures.py --write    # puts the right number in place of each wrong one
 
 The modules of `claims/` say what README.md, docs/*.md and docs/adr print: a phrase of the page, and for each
 number in it an expression over raw files. A number that is not what the expression gives is told as
@@ -45,6 +46,7 @@ class Checker:
         self.pages = {name: Page(path, name) for path in paths for name in [str(path.relative_to(root))]}
         self.problems: list[str] = []
         self.checked = 0
+        self.wrong: list[tuple[str, int, int, str]] = []  # page, place and end of a number, and the right one
         self._known: set[tuple[str, int]] = set()  # page and place of each number that was checked or excused
 
     def says(self, name: str, phrase: str, *values: Any, holds: bool = True) -> None:
@@ -58,6 +60,7 @@ class Checker:
                 self.checked += 1
                 self._known.add((name, one.at))
                 if not one.agrees:
+                    self.wrong.append((name, one.at, one.end, one.right[0]))
                     where, right = f"{name}:{page.line(one.at)}", " or ".join(one.right)
                     self.problems.append(f"{where}: printed {one.text}, recomputed {right}: {phrase!r}")
         if not holds:
@@ -110,19 +113,33 @@ def check(root: Path = ROOT) -> Checker:
             claimed(checker.says)
     for name, make in MADE.items():
         checker.made(name, make())
-    checker.filled(tables.PAGE)
+    for name in tables.PAGES:
+        checker.filled(name)
     for one in tomllib.loads(EXCEPTIONS.read_text("utf-8"))["exception"]:
         for phrase in one.get("phrases", [""]):
             checker.excuse(one["page"], phrase)
     return checker
 
 
+def mend(checker: Checker, root: Path = ROOT) -> None:
+    """Put the right number in place of each wrong one, in pages that people write."""
+    texts = {name: page.text for name, page in checker.pages.items()}
+    for name, at, end, right in sorted(set(checker.wrong), reverse=True):  # from the end
+        text = texts[name]
+        texts[name] = text[:at] + "+" * (text[at] == "+" and right[0] != "-") + right + text[end:]
+    for name, text in texts.items():
+        (root / name).write_text(text, "utf-8")
+
+
 def main(words: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.parse_args(words)
+    parser.add_argument("--write", action="store_true", help="mend the numbers; words are yours to mend")
+    write = parser.parse_args(words).write
     checker = check()
+    if write:
+        mend(checker)
     problems = [*checker.problems, *checker.uncovered()]
     for line in problems:
         print(line)

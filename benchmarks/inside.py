@@ -69,7 +69,7 @@ class Job:
 
 
 def tasks(folder: Path, listed: str) -> list[LongBench]:
-    """The tasks by name; only those that ask a question have the paper's CaP-Q."""
+    """The tasks by name; only question answering has the paper's CaP-Q."""
     found = [LongBench(name.strip(), folder) for name in listed.split(",") if name.strip()]
     for task in found:
         if not task.description.asks:

@@ -31,6 +31,7 @@ FACTS = "Repeat every name, number, date and fact of the text above."
 KEPT = "Write down everything essential from the passage above so that it can be recalled later."
 BOTH = f"{GENERAL} {FACTS}"
 POOLED: dict[str, Any] = {"pool": 15, "novelty_pool": 15}
+ENDS: dict[str, Any] = {"opening": 205, "closing": 205}  # a tenth of what stays, at either end
 CANDIDATES: dict[str, dict[str, Any]] = {
     "default": {},
     "catalyst facts": {"catalyst": FACTS},
@@ -66,6 +67,8 @@ CANDIDATES: dict[str, dict[str, Any]] = {
     "sentences, one ranking": {"units": "sentences", "join": "sum"},
     "sentences, one ranking, catalyst facts": {"units": "sentences", "join": "sum", "catalyst": FACTS},
     "sentences, shared": {"units": "sentences", "heads": "all"},
+    "ends reserved": ENDS,
+    "sentences, ends reserved": {"units": "sentences", **ENDS},
 }
 LONGBENCH = "narrativeqa,qasper,multifieldqa_en,hotpotqa,2wikimqa,musique,trec,triviaqa,passage_retrieval_en"
 
@@ -135,7 +138,7 @@ def table(name: str, cells: Cells, engine: Engine, out: Path) -> None:
         scores, reading = found.scores(), sum(row["seconds"]["read"] for row in found.rows) / len(found.rows)
         usual, took = usual or found, took or reading
         more = paired(found.by_example(), usual.by_example())
-        beside = f"{100 * more.mean:+5.1f} ({100 * more.low:.1f} to {100 * more.high:.1f})" if more else ""
+        beside = f"{100 * more.mean:+5.1f} ({more.span})" if more else ""
         mean = 100 * sum(scores) / len(scores)
         print(
             f"{name:10} {label:38} {mean:5.1f} {len(scores):4} rows {beside:24} {reading / took:.3f} x",

@@ -1,4 +1,4 @@
-"""The tables of docs/results.md that are made of our own rows, written where the page has a place for them.
+"""Tables of docs/results.md and ADR 24, made of our own rows and written where a page has a place for them.
 
     python benchmarks/tables.py
 
@@ -17,15 +17,17 @@ from pathlib import Path
 from beside import MODEL
 from paper.ours import keys, longbench
 from paper.spent import spent
+from paper.tried import tried
 from paper.tuned import defaults
 
 ROOT = Path(__file__).parents[1]
 RESULTS = ROOT / "docs" / "results"
-PAGE = "docs/results.md"
+PAGES = "docs/results.md", "docs/adr/0024-how-a-pot-spends-its-slots.md"
 MADE: dict[str, Callable[[Path], Iterator[str]]] = {
     "keys": lambda results: keys(results / "report-half"),
     "longbench": lambda results: longbench(results / "report-half/longbench", results / "grids/longbench"),
     "slots": lambda results: spent(results, MODEL),
+    "tried": lambda results: tried(results, MODEL),
     "defaults": lambda results: defaults(sorted(results.glob("defaults-*"))),
 }
 
@@ -41,9 +43,9 @@ def filled(page: str, results: Path = RESULTS) -> str:
 
 
 def main() -> None:
-    path = ROOT / PAGE
-    path.write_text(filled(path.read_text("utf-8")), "utf-8")
-    print(path)
+    for path in (ROOT / name for name in PAGES):
+        path.write_text(filled(path.read_text("utf-8")), "utf-8")
+        print(path)
 
 
 if __name__ == "__main__":

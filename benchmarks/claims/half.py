@@ -148,11 +148,12 @@ def _parts(says: partial[None], seen: set[str]) -> None:
     says(words, *within[::-1], holds=rope)
     some, asked = grid.silent(OURS), len(grid.cell(OURS).rows) - len(grid.silent(OURS))
     less = grid.less("no-cr-rope 4096 by-task", OURS, some)
-    words = "on the {} that ask a question it does ({:.1f}, {:.1f} to {:.1f})."
+    words = "on the {} of question answering it does ({:.1f}, {:.1f} to {:.1f})."
     says(words, asked, *(-number for number in less), holds=less[2] < 0)
-    words = "Of LongBench {} rows of {} ask a question; the other {} (summaries, code, classes) have none"
-    says(words, asked, asked + len(some), len(some))
-    says("a column of the {} rows alone.", asked)
+    words = "Of LongBench's {} rows {} are of its question-answering tasks,"
+    says(words, asked + len(some), asked)
+    says("The other {} are read with the general prompt,", len(some))
+    says("these tables have a column of the {} rows alone.", asked)
     prompts = ("infinipot 4096 units=slots unrelated", "infinipot 4096 units=slots padding")
     level = all(chance(grid.less(cell, OURS, some)) for cell in prompts for some in ((), small))
     words = "It does not show that the question is a better catalyst than the unrelated one or padding,"

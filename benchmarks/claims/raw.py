@@ -87,7 +87,7 @@ class Rows:
         }
 
     def silent(self, cell: str) -> set[str]:
-        """Return the rows of LongBench's tasks that ask nothing: `by-task` is the general prompt there."""
+        """Return the rows of all but question-answering tasks: `by-task` is the general prompt there."""
         known = descriptions()
         tasks = {row["example"]: row["facts"]["task"].removesuffix("_e") for row in self.cell(cell).rows}
         return {example for example, task in tasks.items() if not known[task].asks}

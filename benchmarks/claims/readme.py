@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import partial
 
 from claims.checks import Says
-from claims.raw import Three, chance, document, rows_of
+from claims.raw import chance, document, rows_of
 from claims.recall_ways import CARD, asked
 from infinipot.eval.estimates import FEW
 from infinipot.models.catalog import find
@@ -15,6 +15,7 @@ KNOWN, UNKNOWN = "infinipot 4096 by-task", "infinipot 4096 general"
 SLOTS = "infinipot 4096 units=slots general"
 BESIDE = {"cut": "truncate 4096", "whole": "full", "printed": "infinipot-paper 4096 by-task"}
 TOVA, STREAMING = "tova 4096", "streaming-llm 4096 step=256 tail=fill"
+WINDOW = "swa 4096 step=256 tail=fill"
 
 
 def claimed(says: Says) -> None:
@@ -34,8 +35,8 @@ def claimed(says: Says) -> None:
     far = [rows_of("report-half/essays").right(UNKNOWN, length=2**n) for n in (17, 18, 20)]
     long = [rows_of(f"report-half/{name}") for name in ("passkey", "essays")]
     words = (
-        "question known, one trial a cell | {} of {}, and {} of {} | without catalyst and novelty {} of {} in"
-        " noise, without CR-RoPE {} of {} in essays |"
+        "question known, one trial a cell | {} of {}, and {} of {} | without catalyst and novelty (which asks"
+        " no question) {} of {} in noise, without CR-RoPE {} of {} in essays |"
     )
     found = [*(one.right("infinipot 4096 question") for one in long), long[0].right("ccd 4096")]
     found.append(long[1].right("no-cr-rope 4096 question"))
@@ -43,13 +44,13 @@ def claimed(says: Says) -> None:
     some = [sum(numbers) for numbers in zip(*far, strict=True)]
     known = [long[1].right("infinipot 4096 question", length=2**n) for n in (17, 18, 20)]
     every = [sum(numbers) for numbers in zip(*known, strict=True)]
-    words = "of nine keys in essays four were found, and all nine with it."
+    words = "of nine keys in essays four were found, and with the question known all nine."
     says(PAGE, words, holds=some == [4, 9] and every == [9, 9])
     less = [essays.less(cell, "infinipot 4096 question") for cell in ("full", printed[0])]
     less += [essays.less(cell, UNKNOWN) for cell in (SLOTS, printed[1])]
     less.append(long[0].less("ccd 4096", "infinipot 4096 question"))
     less.append(long[1].less("no-cr-rope 4096 question", "infinipot 4096 question"))
-    words = "Of the keys every difference in these lines is more than chance, where there is one"
+    words = "Wherever these counts of keys differ, the difference is more than chance"
     says(PAGE, words, holds=all(high < 0 for _, _, high in less))
 
     bench = document("bench-llama-3-8b-h200-128k.json")["rows"]
@@ -92,8 +93,16 @@ def claimed(says: Says) -> None:
     qwen = next(row for row in document("needs.json")["rows"] if row["model"].startswith("qwen"))
     release = find("qwen2.5-coder-1.5b")
     words = "The model is a download of {:.1f} GB, once, and takes {:.1f} to {:.1f} GB of memory"
-    longer = document("limited-qwen-100k.json")["told"]["peak_memory_bytes"]
-    says(PAGE, words, *(size / 1e9 for size in (release.size, qwen["peak_memory_bytes"], longer)))
+    longer = document("limited-qwen-100k.json")
+    told = release.size, qwen["peak_memory_bytes"], longer["told"]["peak_memory_bytes"]
+    says(PAGE, words, *(size / 1e9 for size in told))
+    minutes = longer["told"]["seconds"]["read"] / 60
+    says(
+        PAGE,
+        "and {:,} tokens of Moby Dick took {:.0f} minutes there;",
+        longer["told"]["tokens_read"],
+        minutes,
+    )
     reading = [
         document(f"bench-cpu-{kind}-qwen.json")["side_by_side"]["reading"]["infinipot"]["tokens_s"]
         for kind in ("packed", "integers")
@@ -106,43 +115,51 @@ def _longbench(says: partial[None]) -> None:
     """Rows of the half `report`, questions known and not, and what is told apart."""
     grid, seen = rows_of("report-half/longbench"), rows_of("grids/longbench").cell(KNOWN).by_example()
     rows, small = grid.cell(KNOWN).by_example(), grid.of_few(KNOWN)
-    words = "mean of the {} rows of tasks with ten or more; the question known where a task asks one ({} of"
+    words = "mean of the {} rows of its ten tasks that have ten rows or more; the question known in question"
     large = rows.keys() - small
     numbers = len(large), len(large - grid.silent(KNOWN)), *grid.mean(KNOWN, small)
-    says(f"| LongBench, {words} them) | {{:.1f}} (95%: {{:.1f}} to {{:.1f}}) |", *numbers)
+    ten = sum(len(scores) >= FEW for scores in grid.by_task(KNOWN).values()) == 10
+    says(
+        f"| LongBench, {words} answering ({{}} of them) | {{:.1f}} (95%: {{:.1f}} to {{:.1f}}) |",
+        *numbers,
+        holds=ten,
+    )
     words = "| truncation {:.1f}, whole cache {:.1f}, the method as the paper prints it {:.1f},"
     cells = (*BESIDE.values(), STREAMING, TOVA)
     says(f"{words} StreamingLLM {{:.1f}}, TOVA {{:.1f}} |", *(grid.mean(cell, small)[0] for cell in cells))
+    says("LongBench: the {} rows kept for reporting", len(rows))
     printed = "infinipot-paper 4096 general"
-    words = "| the same, questions not known | {:.1f} ({:.1f} to {:.1f}) | the method as printed {:.1f},"
+    words = "| the same, no question known | {:.1f} ({:.1f} to {:.1f}) | the method as printed {:.1f},"
     says(words, *grid.mean(UNKNOWN, small), grid.mean(printed, small)[0])
 
     blind = (printed, "truncate 4096", "full", STREAMING, TOVA)
     known = {cell for cell in cells if not chance(grid.less(cell, KNOWN, small))}
-    words = "On those {} rows only TOVA is below InfiniPot with questions known, and barely"
-    _below(says, words, grid.less(TOVA, KNOWN, small), len(large), holds=known == {TOVA})
+    less, words = grid.less(TOVA, KNOWN, small), "in the first line only TOVA is below it, and barely"
+    words += " ({:.1f}, {:.1f} to {:.2f})."
+    says(f"Of the five recipes beside InfiniPot {words}", *(-one for one in less), holds=known == {TOVA})
     apart = {cell: less for cell in blind if not chance(less := grid.less(cell, UNKNOWN, small))}
     words = (
-        "With questions not known none is below it, and truncation is above it ({:.1f}, {:.1f} to {:.1f})."
+        "With no question known none of them is below, and truncation is above ({:.1f}, {:.1f} to {:.1f})."
     )
     says(words, *apart["truncate 4096"], holds=len(apart) == 1 and apart["truncate 4096"][1] > 0)
 
-    known = {cell for cell in cells if not chance(grid.less(cell, KNOWN))}
-    level = known == {TOVA, STREAMING} and all(chance(grid.less(cell, UNKNOWN)) for cell in blind)
-    _below(says, "By all {} rows TOVA", grid.less(TOVA, KNOWN), len(rows), holds=level)
-    _below(says, "and StreamingLLM", grid.less(STREAMING, KNOWN))
+    known = {cell: less for cell in cells if not chance(less := grid.less(cell, KNOWN))}
+    level = all(chance(grid.less(cell, UNKNOWN)) for cell in blind)
     tasks = [scores for scores in grid.by_task(KNOWN).values() if len(scores) < FEW]
-    says("{} rows of six small tasks make", len(small), holds=len(tasks) == 6)
+    words = "By all {} rows, {} more from six small tasks, TOVA ({:.1f}, {:.1f} to {:.1f}) and StreamingLLM"
+    words += " ({:.1f}, {:.1f} to {:.1f}) are below with questions known, and none is above; with no question"
+    told = [-number for cell in (TOVA, STREAMING) for number in known[cell]]
+    below = known.keys() == {TOVA, STREAMING} and all(less[2] < 0 for less in known.values())
+    says(f"{words} known none of the five", len(rows), len(small), *told, holds=below and level)
+    says("more from six small tasks", holds=len(tasks) == 6)
+    window = [grid.less(WINDOW, base, some) for base in (KNOWN, UNKNOWN) for some in ((), small)]
+    words = "a sliding window of the same size is below InfiniPot either way."
+    says(words, holds=all(less[2] < 0 for less in window))
     level = all(chance(grid.less(SLOTS, UNKNOWN, some)) for some in ((), small))
     words = "Slots chosen one by one are not told apart from whole sentences, by all rows or by those {}."
     says(words, len(large), holds=level)
-    says("pooling and the filled end on {} of the {} rows", len(seen.keys() & rows), len(rows))
+    says("the first and the last on {} of the {} rows;", len(seen.keys() & rows), len(rows))
     known = {cell for cell in cells if not chance(grid.less(cell, KNOWN, seen))}
     alone = known == {TOVA} and all(chance(grid.less(cell, UNKNOWN, seen)) for cell in blind)
-    words = "on the other {} only TOVA is told apart, barely, with questions known."
+    words = "on the other {}, of the five only TOVA is told apart, barely, with questions known."
     says(words, len(rows.keys() - seen), holds=alone)
-
-
-def _below(says: partial[None], words: str, less: Three, *first: int, holds: bool = True) -> None:
-    told = (-number for number in less)
-    says(f"{words} ({{:.1f}}, {{:.1f}} to {{:.1f}})", *first, *told, holds=holds and less[2] < 0)

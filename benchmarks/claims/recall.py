@@ -130,8 +130,8 @@ def _seconds(says: partial[None]) -> None:
              sizes[2] if one["archive"] else 0)  # fmt: skip
     timed = document("recall/seconds.json")["seconds"]
     for words, name in (
-        ("an ask by words took {:.2f} s more ({:.2f} to {:.2f}),", "recall"),
-        ("one with 32 judged passages {:.2f} s more ({:.2f} to {:.2f})", "judge_32"),
+        ("an ask by words took {:.2f} s more (least {:.2f}, most {:.2f}),", "recall"),
+        ("one with 32 judged passages {:.2f} s more (least {:.2f}, most {:.2f})", "judge_32"),
     ):
         says(words, *timed[f"ask_with_{name}_minus_without_s"].values())
     says("({} answers of up to 16 tokens)", len(timed["seconds"]["0"]))
@@ -143,10 +143,12 @@ def _seconds(says: partial[None]) -> None:
     says("the pot has {:.0f} MB:", turns["pot_bytes"] / 1e6)
     without, with_ = document("recall/costs-cpu.json")["costs"]
     took = [with_["ask_s"][name] for name in ("median", "least", "most")]
-    words = "an ask after {:,} tokens took {:.1f} s with recall ({:.1f} to {:.1f}; {} tokens read again)"
+    words = (
+        "an ask after {:,} tokens took {:.1f} s with recall (least {:.1f}, most {:.1f}; {} tokens read again)"
+    )
     says(words, with_["tokens"], *took, with_["read_again"])
     took = [without["ask_s"][name] for name in ("median", "least", "most")]
-    says("and {:.1f} s without ({:.1f} to {:.1f}),", *took)
+    says("and {:.1f} s without (least {:.1f}, most {:.1f}),", *took)
     resident = document("recall/resident.json")
     long, short = resident["1m"], resident["10k"]
     more = (long["most"] - short["most"]) / 1e6

@@ -140,8 +140,19 @@ def _halves(says: partial[None]) -> None:
             sets = [asked("ways", f"{name}-{half}") for half in ("tune", "report")]
             told = [number for one in sets for number in (*one.more(ASKED, other), one.count)]
             says(f"| on a card above {first}: {label} | {BY_ROWS}, {{}} | {BY_ROWS}, {{}} |", *told)
-    report = [asked("ways", f"{name}-report").more(ASKED, CARD_ALONE) for name in HALVES.values()]
-    says("beside the same passages alone no difference excludes 0.", holds=all(map(chance, report)))
+    plain = "words.pot", "words.alone"
+    for label, name in HALVES.items():
+        sets = [asked("ways", f"{name}-{half}") for half in ("tune", "report")]
+        told = [number for one in sets for number in (*one.more(*plain), one.count)]
+        words = f"| by words above passages alone by words: {label} | {BY_ROWS}, {{}} | {BY_ROWS}, {{}} |"
+        says(words, *told)
+    pairs = (plain, (ASKED, CARD_ALONE))
+    report = [asked("ways", f"{name}-report").more(*both) for name in HALVES.values() for both in pairs]
+    words = "beside the same passages alone no difference excludes 0, on a card or by words."
+    says(words, holds=all(map(chance, report)))
+    less = asked("ways", "locomo-tune").more(*plain)
+    words = "below passages alone on LoCoMo ({:.1f}, {:.1f} to {:.1f})."
+    says(words, *(-one for one in less), holds=less[2] < 0)
     talks = asked("ways", "locomo-report")
     words = "the default of a card is above passages by\n  words because of the judging"
     says(words, holds=talks.more(ASKED, "words.alone")[1] > 0 > talks.more(ASKED, CARD_ALONE)[0])

@@ -66,7 +66,7 @@ def difference(one: Series, other: Series) -> Estimate | None:
 
 
 def worded(found: Estimate | None) -> str:
-    return f"{100 * found.mean:+.1f} ({100 * found.low:.1f} to {100 * found.high:.1f})" if found else "–"
+    return f"{100 * found.mean:+.1f} ({found.span})" if found else "–"
 
 
 def group_means(one: Series) -> list[float | None]:

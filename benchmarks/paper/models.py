@@ -103,7 +103,7 @@ def _cells(grid: str, recipe: str, series: dict[str, Series]) -> tuple[str, str]
 
 def _mean(one: Series) -> str:
     found = estimate(one.scores())
-    return f"{100 * found.mean:.1f} ({100 * found.low:.1f} to {100 * found.high:.1f})" if found else "–"
+    return f"{100 * found.mean:.1f} ({found.span})" if found else "–"
 
 
 def _keys(one: Series) -> str:

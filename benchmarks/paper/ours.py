@@ -147,10 +147,10 @@ def longbench(path: Path, chosen_on: Path) -> Iterator[str]:
         *((label, cell, GENERAL) for label, cell in BLIND),
     )
     columns = {"on new rows alone": seen, "on tasks of ten rows or more": _small(grid)}
-    asking = {**columns, "on the rows that ask a question": _silent(grid)}
-    yield from _table("questions known where a task asks one", grid, known, asking)
+    asking = {**columns, "on rows of QA tasks": _silent(grid)}
+    yield from _table("questions known in QA tasks", grid, known, asking)
     yield from _table("questions unknown", grid, unknown, columns)
-    yield from _table("one thing changed, questions known where a task asks one", grid, CHANGED, asking)
+    yield from _table("one thing changed, questions known in QA tasks", grid, CHANGED, asking)
 
 
 def _rows(grid: Cells, seen: Set[str]) -> str:
@@ -171,7 +171,8 @@ def _rows(grid: Cells, seen: Set[str]) -> str:
     )
     if silent := len(_silent(grid)):
         asking = len(rows) - silent
-        told += f" {asking} ask a question; the others are read with the general prompt in any case."
+        told += f" {asking} are of question-answering (QA) tasks; the others are read with the general prompt"
+        told += " in any case."
     names = "; ".join(f"`{name}`" for name in grid.left_out)
     return told + f" Left out, cut off early: {names}." * bool(names) + "\n"
 
@@ -216,7 +217,7 @@ def _small(grid: Cells) -> set[str]:
 
 
 def _silent(grid: Cells) -> set[str]:
-    """The rows of tasks that ask no question: `by-task` reads them with the general prompt."""
+    """The rows of all but question-answering tasks: `by-task` reads them with the general prompt."""
     known = descriptions()
     return {row["example"] for row in _widest(grid).rows if not known[row["facts"]["task"]].asks}
 
@@ -255,7 +256,7 @@ def _tasks(grid: Cells, one: Series) -> str:
 
 
 def _mean(found: Estimate | None) -> str:
-    return f"{100 * found.mean:.1f} ({100 * found.low:.1f} to {100 * found.high:.1f})" if found else "–"
+    return f"{100 * found.mean:.1f} ({found.span})" if found else "–"
 
 
 def mean_of(scores: Sequence[float]) -> str:

@@ -27,7 +27,7 @@ CANDIDATES = {
     "pooled so, two catalysts at once": f"{POOLED} {BOTH}",
     "the same, one ranking": f"{POOLED} join=sum {BOTH}",
 }
-Sets = Mapping[str, tuple[str, Mapping[str, Series]]]  # a title by name, with the task and its cells
+Sets = Mapping[str, tuple[str, Mapping[str, Series]]]  # by title, what is asked and its cells
 
 
 def spent(results: Path, model: str) -> Iterator[str]:
@@ -46,22 +46,36 @@ def spent(results: Path, model: str) -> Iterator[str]:
     yield ""
 
 
-def _sets(results: Path, model: str) -> Iterator[tuple[str, tuple[str, Mapping[str, Series]]]]:
-    folders = {
+def sets_of(model: str, runs: str = "") -> dict[str, tuple[str, str]]:
+    """Return the folder of every set by its title, and which half of it: of the grids, or so begun."""
+    titles = {"essays": "keys in essays", "facts": "facts", "longbench": "LongBench"}
+    if runs:
+        halves = [(one, part) for one in titles for part in (TUNE, REPORT)]
+        return {f"{titles[one]}, `{part}`": (f"{runs}{one}-{part}", "") for one, part in halves}
+    tuned = f"defaults-{model}"
+    return {
         **{f"keys in essays, `{part}`": ("report-half/essays-more", part) for part in (TUNE, REPORT)},
-        f"facts, `{TUNE}`": (f"defaults-{model}/facts", ""),
+        f"facts, `{TUNE}`": (f"{tuned}/facts", ""),
         f"facts, `{REPORT}`": ("report-half/facts-report", ""),
-        f"LongBench, `{TUNE}`": (f"defaults-{model}/longbench", ""),
+        f"LongBench, `{TUNE}`": (f"{tuned}/longbench", ""),
         f"LongBench, `{REPORT}`": ("report-half/longbench", ""),
     }
-    for title, (name, part) in folders.items():
-        if not (results / name / MANIFEST).exists():
-            continue
-        (run,) = load([results / name])[0]
-        every = joined(sections([run])[0]).series
-        cells = {one.name: _half(one, part) for one in every if enough(one, every)}
+
+
+def cells_of(folder: Path, part: str) -> dict[str, Series]:
+    """Return the cells of a run that have enough rows, of a half where one is named."""
+    if not (folder / MANIFEST).exists():
+        return {}
+    (section,) = sections(load([folder])[0])
+    every = joined(section).series
+    return {one.name: _half(one, part) for one in every if enough(one, every)}
+
+
+def _sets(results: Path, model: str) -> Iterator[tuple[str, tuple[str, Mapping[str, Series]]]]:
+    for title, (name, part) in sets_of(model).items():
+        cells = cells_of(results / name, part)
         if USUAL in cells and cells.keys() & set(CANDIDATES.values()):
-            yield title, (run.manifest["task"], cells)
+            yield title, (title.partition(",")[0], cells)
 
 
 def _half(one: Series, part: str) -> Series:
@@ -71,7 +85,7 @@ def _half(one: Series, part: str) -> Series:
 
 def _level(task: str, one: Series) -> str:
     scores = one.scores()
-    if task == "longbench":
+    if task == "LongBench":
         return f"{mean_of(scores)}, {len(scores)} rows"
     return f"{sum(scores):.0f} of {len(scores)}"
 

@@ -29,8 +29,8 @@ EVERY = 30.0  # seconds between lines where nobody watches a bar
 SHOWN = 3  # errors and bad rows told one by one
 GRID, RUN = "Grid: commas between several values", "Run"
 _PROMPTS = (
-    "Names, or a text of your own; give it again for several texts. by-task is question where a task asks "
-    "one, general elsewhere."
+    "Names, or a text of your own; give it again for several texts. by-task is question in tasks of question "
+    "answering, general elsewhere."
 )
 CATALYST = replace(CHOICE["catalyst"], help=_PROMPTS, shown="the task's", group=GRID, many=True)
 ALONE = replace(SIZES["recall"], shown="0: a method is measured alone")

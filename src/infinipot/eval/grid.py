@@ -17,7 +17,7 @@ from infinipot.recipes.presets import Preset, find
 from infinipot.recipes.recipe import Recipe
 from infinipot.text.tokenizer import Format
 
-BY_TASK = "by-task"  # LongBench's catalyst: `question` for tasks that ask one, `general` for the others
+BY_TASK = "by-task"  # LongBench's catalyst: `question` for question-answering tasks, `general` for the others
 POOLS = ("pool", "pooling")
 
 

@@ -109,8 +109,7 @@ def _row(section: Section, one: Standing, parts: Sequence[Part], best: Standing)
     cells = [f"<td class=n>{one.number}</td><td>{html.escape(section.label(one.series))}</td>"]
     low, width = 100 * one.rows.low, 100 * (one.rows.high - one.rows.low)
     bar = _bar("bar", 100 * one.rows.mean, low, width)
-    span = f"{100 * one.rows.low:.1f} to {100 * one.rows.high:.1f}"
-    cells.append(f"<td class=score><b>{100 * one.rows.mean:.1f}</b> <small>{span}</small>{bar}</td>")
+    cells.append(f"<td class=score><b>{100 * one.rows.mean:.1f}</b> <small>{one.rows.span}</small>{bar}</td>")
     if parts and parts[0][0] == "task":
         cells.append(f"<td class=n>{_number(one.tasks)}</td>")
     cells.append(f"<td class=n>{f'{one.entries / 1024:.3g}K' if one.entries else '–'}</td>")
@@ -132,7 +131,7 @@ def forest(table: Table) -> str:
         left, at = 50 + 50 * less.low / reach, 50 + 50 * less.mean / reach
         kind = "below" if less.high < 0 else "above" if less.low > 0 else "chance"
         bar = _bar(f"span {kind}", at, left, 50 * (less.high - less.low) / reach)
-        numbers = f"{100 * less.mean:+.1f} <small>{100 * less.low:.1f} to {100 * less.high:.1f}</small>"
+        numbers = f"{100 * less.mean:+.1f} <small>{less.span}</small>"
         cells = (f"<td>{html.escape(name)}</td>", f"<td>{question}</td>", f"<td class=n>{numbers}</td>")
         lines.append(f"<tr>{''.join(cells)}<td class=forest>{bar}</td></tr>")
     head = "<th>cell</th><th>question</th><th class=n>difference, 95%</th><th class=forest></th>"

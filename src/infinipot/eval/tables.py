@@ -10,7 +10,7 @@ from typing import Any
 
 from infinipot.common.html_page import table
 from infinipot.common.sizes import short
-from infinipot.eval.estimates import FEW, Estimate, estimate, over_tasks, paired
+from infinipot.eval.estimates import FEW, Estimate, estimate, over_tasks, paired, points
 from infinipot.eval.results import KNOWN, UNKNOWN, UNUSED, Section
 from infinipot.eval.tasks.task import TaskType, tasks
 
@@ -177,7 +177,7 @@ def _plain(value: Value, spread: bool) -> str:
     if value is None or isinstance(value, str):
         return value or "–"
     number = f"{100 * value.mean:.1f}"
-    return f"{number} [{100 * value.low:.1f}, {100 * value.high:.1f}]" if spread else number
+    return f"{number} [{points(value.low)}, {points(value.high)}]" if spread else number
 
 
 # What a task's declaration may name; differences to the first cell end every report.

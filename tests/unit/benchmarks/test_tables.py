@@ -97,7 +97,7 @@ def test_cells_that_are_mostly_copies_are_left_out_and_rows_of_a_choice_counted_
     assert "questions unknown" not in told
 
 
-def test_rows_that_ask_a_question_are_told_apart_where_questions_are_known(tmp_path: Path) -> None:
+def test_rows_of_question_answering_are_told_apart_where_questions_are_known(tmp_path: Path) -> None:
     both = [*TEXTS, *((f"gov_report/{n}", {"task": "gov_report"}) for n in range(12))]
     some = Grid(("infinipot", "truncate"), catalysts=("by-task", "general"))
 
@@ -106,13 +106,16 @@ def test_rows_that_ask_a_question_are_told_apart_where_questions_are_known(tmp_p
 
     kept_run(tmp_path / "report-half/longbench", "longbench", some, both, lost, options={"part": "report"})
     told = tables.filled("<!-- longbench --><!-- end of longbench -->", tmp_path)
-    assert "16 ask a question; the others are read with the general prompt in any case." in told
+    words = (
+        "16 are of question-answering (QA) tasks; the others are read with the general prompt in any case."
+    )
+    assert words in told
     known, unknown = (told.partition(f"| questions {one}")[2] for one in ("known", "unknown"))
-    assert known.startswith(" where a task asks one |")
-    assert "| on the rows that ask a question |" in known.splitlines()[0]
+    assert known.startswith(" in QA tasks |")
+    assert "| on rows of QA tasks |" in known.splitlines()[0]
     assert "| **-57.1 (" in known
     assert "| **-100.0 (-100.0 to -100.0)**, 16 rows |" in known
-    assert "ask a" not in unknown.splitlines()[0]
+    assert "QA tasks" not in unknown.splitlines()[0]
 
 
 def test_differences_are_told_without_the_tasks_of_few_rows_too(tmp_path: Path) -> None:
@@ -126,7 +129,7 @@ def test_differences_are_told_without_the_tasks_of_few_rows_too(tmp_path: Path) 
     kept_run(there, "longbench", some, few, lost, **half)
     told = tables.filled("<!-- longbench --><!-- end of longbench -->", tmp_path)
     assert "| less InfiniPot, by rows | on tasks of ten rows or more |" in told
-    assert "ask a question" not in told
+    assert "on rows of QA tasks" not in told
     assert "| truncated to the pot | 19 | 84.2" in told
     assert "| +0.0 (0.0 to 0.0), 16 rows |" in told.partition("| truncated to the pot | 19 |")[2]
 
@@ -151,6 +154,31 @@ def test_candidates_for_slots_stand_beside_the_default_half_by_half(
     assert f"| {right[1]} of {40 - tune}, **-" in told
     assert "two catalysts" not in told
     assert tables.filled(told, tmp_path / "nothing") == "<!-- slots -->\n\n\n\n<!-- end of slots -->"
+
+
+def test_every_candidate_is_compared_with_the_single_slots_of_its_own_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(registry(), "candidate", Candidate)
+    keys = [(f"4096-0.5-{n}", {"length": 4096, "depth": 0.5}) for n in range(20)]
+    ways = Grid(("candidate",), (4096,), ("general",), {"join": ("split", "frozen")})
+
+    def frozen_finds(cell: Any, name: str, facts: dict[str, Any]) -> float:
+        return float("frozen" in cell.name or name.endswith("0"))
+
+    def always(cell: Any, name: str, facts: dict[str, Any]) -> float:
+        return 1.0
+
+    once = Grid(("candidate",), (4096,), ("general",))
+    for part in ("tune", "report"):
+        kept_run(tmp_path / f"slots/ways-essays-{part}", "needle", ways, keys, frozen_finds)
+        kept_run(tmp_path / f"slots/maximum-essays-{part}", "needle", once, keys, always)
+    told = tables.filled("<!-- tried --><!-- end of tried -->", tmp_path)
+    assert "| less single slots, by rows | keys of 60 | keys in essays, `tune` |" in told
+    assert "| scores frozen at birth | 40 | **+90.0 (75.0 to 100.0)**, 20 |" in told
+    assert "| maximum over query heads | 40 | **+90.0 (75.0 to 100.0)**, 20 |" in told  # less those of `ways`
+    assert "budgets" not in told
+    assert tables.filled(told, tmp_path / "nothing") == "<!-- tried -->\n\n\n\n<!-- end of tried -->"
 
 
 def test_a_page_without_places_is_left_alone(tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import random
 import re
 import sys
 from dataclasses import replace
@@ -10,10 +11,12 @@ from pathlib import Path
 from typing import Any
 
 import matplotlib.pyplot as plt
+import numpy as np
 import pytest
 
 from infinipot.errors import ConfigError, InputError
-from infinipot.eval.estimates import bootstrapped, estimate, macro, wilson
+from infinipot.eval import estimates
+from infinipot.eval.estimates import Estimate, bootstrapped, estimate, macro, points, wilson
 from infinipot.eval.grid import Grid
 from infinipot.eval.plots import budget, compared
 from infinipot.eval.report import report
@@ -362,3 +365,34 @@ def test_intervals() -> None:
     mean = macro([[1.0, 1.0], [0.0] * 8, []])
     assert (mean.mean, mean.low, mean.high, mean.count) == (0.5, 0.5, 0.5, 10)
     assert bootstrapped([0.0, 1.0, 0.0, -1.0]).mean == 0
+
+
+def test_an_interval_does_not_hang_on_the_order_of_rows_or_on_which_is_taken_from_which() -> None:
+    source = random.Random(3)
+    less = [source.gauss(-0.02, 0.2) for _ in range(200)]
+    found = bootstrapped(less)
+    assert found == bootstrapped(sorted(less))
+    assert found.excludes_zero is (not found.low <= 0 <= found.high)
+    turned = bootstrapped([-one for one in less])
+    assert (turned.mean, turned.low, turned.high) == pytest.approx((-found.mean, -found.high, -found.low))
+    assert bootstrapped(less, [0.1, 0.3]) == bootstrapped([0.3, 0.1], less[::-1])
+    even = bootstrapped([0.1, -0.1, 0.3, -0.3])
+    assert even.low == -even.high
+
+
+def test_many_rows_are_redrawn_in_pieces_as_they_would_be_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(estimates, "AT_ONCE", 3000)
+    groups = sorted(([0.5, 3.0] * 20, sorted(number % 7 / 3 for number in range(300))))
+    source, means = np.random.default_rng(0), np.zeros(estimates.RESAMPLES)
+    for group in groups:
+        drawn = source.integers(len(group), size=(len(means), len(group)))
+        means += np.array(sorted(group))[drawn].mean(1) / 2
+    found = bootstrapped(*groups)
+    assert (found.low, found.high) == pytest.approx(tuple(np.quantile(means, (0.025, 0.975))))
+
+
+def test_an_end_that_is_not_0_is_not_printed_as_0() -> None:
+    assert Estimate(-0.008, -0.0167, -0.0004, 334).span == "-1.7 to -0.04"
+    assert Estimate(0.001, -0.0004, 0.02, 9).span == "-0.04 to 2.0"
+    assert Estimate(0.0, 0.0, 0.0, 9).span == "0.0 to 0.0"
+    assert [points(share) for share in (0.00049, 0.0005, -0.0000012)] == ["0.05", "0.1", "-0.0001"]
