@@ -31,7 +31,7 @@ FACTS = "Repeat every name, number, date and fact of the text above."
 KEPT = "Write down everything essential from the passage above so that it can be recalled later."
 BOTH = f"{GENERAL} {FACTS}"
 POOLED: dict[str, Any] = {"pool": 15, "novelty_pool": 15}
-ENDS: dict[str, Any] = {"opening": 205, "closing": 205}  # a tenth of what stays, at either end
+ENDS: dict[str, Any] = {"ends": 0.1}  # share of what stays that is never dropped, at either end
 CANDIDATES: dict[str, dict[str, Any]] = {
     "default": {},
     "catalyst facts": {"catalyst": FACTS},
@@ -88,6 +88,8 @@ class Cells:
         if "across" in told:
             told["keep"], recipe = capacity // 2 + budgets.SPARE, "budgeted"
             capacity += budgets.SPARE
+        if "ends" in told:
+            told["opening"] = told["closing"] = round(told.pop("ends") * (capacity // 2))
         options = {name: (value,) for name, value in told.items()}
         (cell,) = Grid((recipe,), (capacity,), (catalyst,), options).cells(format)
         return cell

@@ -50,7 +50,7 @@ def test_without_settings_a_candidate_is_the_default() -> None:
     assert torch.equal(Candidate().score(seen(), 24), InfiniPot().score(seen(), 24))
 
 
-OTHERS = {"across", "share", "units", "opening"}  # want more than a layer's scores
+OTHERS = {"across", "share", "units", "ends"}  # want more than a layer's scores
 SET = [one for one in slots.CANDIDATES.values() if set(one) - {"catalyst"} and not OTHERS & set(one)]
 
 
