@@ -1,4 +1,4 @@
-"""GGUF files as transformers unpacks them: the slow twin of our own loader."""
+"""Slow twins: GGUF files as transformers unpacks them, and a product of packed weights by unpacking all."""
 
 from __future__ import annotations
 
@@ -7,6 +7,8 @@ from typing import Any
 
 import torch
 
+from infinipot.hf.packed.blocks import slowly_unpacked
+from infinipot.hf.packed.modules import PackedLinear
 from infinipot.hf.quiet import quiet
 
 
@@ -19,3 +21,9 @@ def unpacked(path: Path) -> tuple[Any, Any]:
         whole = GgufConfig(dequantize=True)
         model = AutoModelForCausalLM.from_pretrained(**source, quantization_config=whole, dtype=torch.float32)
         return model.eval(), AutoTokenizer.from_pretrained(**source)
+
+
+def slowly(module: PackedLinear, x: torch.Tensor) -> torch.Tensor:
+    """Return what a module gives for x [..., in]."""
+    weight = slowly_unpacked(module.shared.weights[module.index])
+    return torch.nn.functional.linear(x, weight, module.bias)

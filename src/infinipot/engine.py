@@ -29,7 +29,7 @@ class Engine:
     dtype: str = ""  # what it computes in
     sample: str = ""  # what its weights are known by where they are not one file
     weights: str = ""  # how its weights are held
-    note: str = ""  # what a person should hear about that
+    note: str = ""  # what a person should hear about that, and about attention
 
     @property
     def dialogue_format(self) -> Format:
@@ -53,7 +53,7 @@ def open_engine(
     """Load a model (alias, hub id, folder or .gguf file); an alias not there yet is pulled first.
 
     `fused` compiles its layers on CUDA: some twenty seconds at the first text, then faster. `weights` says
-    how weights are held: `auto` as in their file, `int8`, `int4` or `full`; `threads` is for a CPU:
+    how weights are held: `auto` as in their file, `int8`, `int4`, `fp8` or `full`; `threads` is for a CPU:
     where none are named, torch's number, or fewer while other programs keep the cores busy.
     """
     where = choose_device(device)
@@ -67,7 +67,8 @@ def open_engine(
     model = HFModel(loaded.model)
     computes = prepare(model, mixed, fused, packed=loaded.choice.packed)
     held = loaded.choice.how or computes
-    return Engine(name, loaded.format, model, tokenizer, computes, known, held, loaded.choice.note)
+    note = "; ".join(filter(None, (loaded.choice.note, model.note)))
+    return Engine(name, loaded.format, model, tokenizer, computes, known, held, note)
 
 
 def load(

@@ -94,12 +94,6 @@ def draw_pull(progress: Generator[Progress, None, None]) -> None:
 def _row(release: catalog.Release, disk: int | None, free: int, advised: str) -> dict[str, Any]:
     sizes = {"download_bytes": release.size, "disk_bytes": disk, "installed": disk is not None}
     sizes |= {"memory_bytes": release.memory, "fits": release.memory <= free}
-    about = {
-        "advised": release.alias == advised,
-        "answers": release.answers,
-        "format": release.format,
-        "licence": release.licence,
-        "note": release.note,
-    }
-    default = release.alias == catalog.DEFAULT_MODEL
-    return {"alias": release.alias, "title": release.title, **sizes, "default": default, **about}
+    is_one = {"default": release.alias == catalog.DEFAULT_MODEL, "advised": release.alias == advised}
+    about = {name: getattr(release, name) for name in ("answers", "format", "licence", "note")}
+    return {"alias": release.alias, "title": release.title, **sizes, **is_one, **about}

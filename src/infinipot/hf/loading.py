@@ -61,7 +61,8 @@ def load(
     choose_weights(weights, place, choose_dtype(dtype, place), None)  # refused before a long download
     if release and not cache.card(name):
         (on_pull or deque[Progress](maxlen=0).extend)(pull(name))
-    source = _gguf_in(source)
+    if source is not None and (source / cache.GGUF).is_file():  # a folder that was pulled by name
+        source /= cache.GGUF
     with foreign(f"{name} has a damaged config or weight file", "download it again"):
         family, count, index = _measured(name, source)
         kind = choose_dtype(dtype, place, family)
@@ -138,12 +139,6 @@ def _resolve(name: str) -> Path | None:
     if not _HUB_ID.fullmatch(name):
         raise catalog.unknown(name, "; or give a hub id such as org/name, a folder, or a .gguf file")
     return None
-
-
-def _gguf_in(source: Path | None) -> Path | None:
-    """Return the GGUF file of a folder that was pulled by name, else the source itself."""
-    inner = source / cache.GGUF if source is not None else Path()
-    return inner if source is not None and source.is_dir() and inner.is_file() else source
 
 
 def _measured(name: str, source: Path | None) -> tuple[str, Callable[[float], int], Index | None]:

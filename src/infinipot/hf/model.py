@@ -33,7 +33,7 @@ from infinipot.hf.meaning import SentenceModel, sentence_model
 from infinipot.hf.packed.blocks import TURN
 from infinipot.hf.packed.modules import FEW, PackedHead, packed_bytes
 from infinipot.hf.packed.steps import Steps
-from infinipot.hf.packed.whole import WholeToken
+from infinipot.hf.packed.whole import tried
 from infinipot.hf.rope import frequencies, key_factors, still
 
 PROBE_STEPS, PROBED, PROBES = 7, 8, 3  # positions between two probed keys; tokens of a probed text; texts
@@ -70,6 +70,12 @@ class HFModel:
     def meaning(self) -> SentenceModel | None:
         """A model of sentences beside this one; None where that was not pulled."""
         return sentence_model(self.device)
+
+    @property
+    def note(self) -> str:
+        """What a person should hear about how tokens of an answer are computed."""
+        whole = self.steps.whole if isinstance(self.steps, Steps) else None
+        return whole.attention if whole and isinstance(whole.attention, str) else ""
 
     def windows(self) -> list[int | None]:
         """The attention window of every layer; None for one that sees everything."""
@@ -224,16 +230,10 @@ class HFModel:
         steps.run(token, at, seen, ropes[0])
         if not all(relative_error(seen.keys[index], one) < STEPPED for index, one in keys.items()):
             return None
-        if isinstance(steps, CardSteps):
-            return steps
-        pot, found = self.new_pot(PROBED, PROBED), []
-        for whole in (None, WholeToken(steps)):
-            pot.clear()
-            for index, one in keys.items():  # entries to attend to, whatever they mean
-                pot.append(index, torch.cat((one, -one), 2), torch.cat((one, -one), 2))
-            steps.whole = whole
-            found.append(steps.run(token, at, pot, ropes[0]))
-        steps.whole = steps.whole if relative_error(found[1], found[0]) < STEPPED else None
+        if isinstance(steps, Steps):
+            found = tried(steps, self.new_pot(PROBED, PROBED), keys, token, at, ropes[0])
+            _, plain = next(found)
+            steps.whole = next((one for one, out in found if relative_error(out, plain) < STEPPED), None)
         return steps
 
 

@@ -96,10 +96,7 @@ class Preset:
         """Return everything the method states about itself, as JSON-ready data."""
         cls = registry().get(self.policy)
         return {
-            "name": self.name,
-            "summary": self.summary,
-            "bounds": self.bounds,
-            "needs": self.needs,
+            **{key: getattr(self, key) for key in ("name", "summary", "bounds", "needs")},
             "drops at a time": self.step or ("half" if self.mode.distil == "full" and cls else None),
             "cost": self.cost,
             "knobs": self.knobs,

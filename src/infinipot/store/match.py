@@ -13,7 +13,7 @@ from infinipot.core.config import PotConfig
 from infinipot.errors import ConfigError, StoreError
 from infinipot.models import fingerprint
 from infinipot.reading.reader import Reader
-from infinipot.recipes.options import RECALLING
+from infinipot.recipes.options import DECLARED, RECALLING
 from infinipot.recipes.recipe import Recipe
 from infinipot.store.base import PotStore
 from infinipot.store.card import EXACT, FORMAT, ROUNDED, Card, Encoding, joined, now
@@ -100,7 +100,7 @@ def mismatch(card: Card, engine: "Engine", recipe: Recipe) -> str:
     if card.dtype != dtype:
         mixed = f"the pot holds {card.dtype} and the model works in {dtype}: keys of two kinds do not mix"
         return f"{mixed}, use `dtype` {card.dtype}"
-    if reason := _other_recipe(card.recipe, recipe.describe()):
+    if reason := _other_recipe(card.recipe, recipe):
         return reason
     config = recipe.config
     pot = engine.model.new_pot(config.capacity, config.kept, recipe.mode(), config.pot_bits)
@@ -109,13 +109,15 @@ def mismatch(card: Card, engine: "Engine", recipe: Recipe) -> str:
     return ""
 
 
-def _other_recipe(theirs: Mapping[str, Any], ours: Mapping[str, Any]) -> str:
-    theirs, ours = _sized(theirs), _sized(ours)
+def _other_recipe(theirs: Mapping[str, Any], recipe: Recipe) -> str:
+    theirs, ours = _sized(theirs), _sized(recipe.describe())
     for name in sorted({*theirs, *ours} - {*_ASIDE}, key=lambda name: (name != "name", name)):
         if theirs.get(name) != ours.get(name):
-            what = "recipe" if name == "name" else name
-            told = f"the pot was read with {what} {label(str(theirs.get(name)))}, not {ours.get(name)}"
-            return f"{told}: use the pot's own, or read the text again"
+            what, value = "recipe" if name == "name" else name, label(str(theirs.get(name)))
+            option = name in ("name", "format") or (name in DECLARED and recipe.preset.takes(name))
+            own = f"`{what}` {value}" if option and theirs.get(name) is not None else "the pot's own"
+            told = f"the pot was read with {what} {value}, not {ours.get(name)}"
+            return f"{told}: use {own}, or read the text again"
     return ""
 
 

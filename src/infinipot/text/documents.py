@@ -87,7 +87,9 @@ class Finder:
         found, refused = 0, []
         for path, shown in files_of(name):
             try:
-                if _is_empty(path):
+                with failing_to(f"read {path}", kind=InputError):
+                    empty = not path.stat().st_size
+                if empty:
                     continue
                 yield self._file(path, shown)
             except (InputError, ConfigError) as error:
@@ -202,8 +204,3 @@ def in_parts(pieces: Iterable[str], parts: Sequence[isolated.Part]) -> Iterator[
             piece, rest, first = rest[:left], rest[left:], left == part.length
             left -= len(piece)
             yield from named([piece], part.name) if first and part.name else [piece]
-
-
-def _is_empty(path: Path) -> bool:
-    with failing_to(f"read {path}", kind=InputError):
-        return not path.stat().st_size

@@ -14,7 +14,7 @@ from infinipot.text.tokenizer import Tokenizer
 
 MARKS, WIDE_MARKS = (".", "!", "?"), ("。", "！", "？")
 CLOSING = "\"')]”’»」』）*_ \r\n"  # may follow a mark
-OPENING = "「『（“‘《"  # of the next sentence, in one token with a mark of the last
+OPENING = "「『（(【“‘《"  # of the next sentence, in one token with a mark of the last
 LONG = 128  # tokens after which the next line's end ends a sentence; after twice as many anything does
 MOST = 2**30  # a pot has 32 bits; numbers begin anew there, since only neighbours are compared
 NARROW, WIDE = 1, 2  # marks that need a space after them, and that do not
@@ -79,7 +79,8 @@ class Sentences:
         text = "\n\n" if control else self._tokenizer.decode([*self._before, token])[self._cut :]
         blank, lines = not text.strip(), text[len(text.rstrip()) :].count("\n")
         inner = text.rstrip(CLOSING)
-        ends = NARROW if inner.endswith(MARKS) else WIDE if inner.rstrip(OPENING).endswith(WIDE_MARKS) else 0
+        wide = text.rstrip(OPENING + CLOSING).endswith(WIDE_MARKS)
+        ends = NARROW if inner.endswith(MARKS) else WIDE if wide else 0
         made = self._kinds[token] = _Kind(blank, text[:1].isspace(), ends, not text.strip(CLOSING), lines)
         return made
 

@@ -17,11 +17,15 @@ from schemathesis.checks import not_a_server_error
 from starlette.testclient import TestClient
 
 from fake_scheduler import FakeScheduler
-from infinipot.errors import ConfigError
+from infinipot.errors import ConfigError, StoreError
+from infinipot.reading.reader import Reader
+from infinipot.reading.sampling import Generation
 from infinipot.server import lifecycle
 from infinipot.server.settings import Keys, Settings
 from infinipot.store import LocalStore
+from infinipot.store.match import card_of, put_into
 from toy_server import toy_engine
+from waiting import eventually
 
 from .conftest import Client, made
 
@@ -195,7 +199,48 @@ def test_nothing_in_the_document_breaks_the_server(
         assert mode is GenerationMode.NEGATIVE
 
 
-@pytest.mark.parametrize(("asked", "kept"), [(None, "sentences"), ("slots", "slots")])
-def test_pots_that_were_kept_slot_by_slot_can_be_served(asked: str | None, kept: str) -> None:
-    _, recipe = lifecycle.engine_and_recipe(Settings(units=asked), toy_engine)
-    assert recipe.describe()["units"] == kept
+OLD = Settings(model="toy", capacity=256, recall=0, units="slots")
+NEW = replace(OLD, units=None)
+REFUSED = "the pot was read with units slots, not sentences: use {} slots, or read the text again"
+
+
+@pytest.fixture
+def kept(tmp_path: Path) -> Reader:
+    """The reader of a pot that was kept as before whole sentences: its card knows no units."""
+    engine, recipe = lifecycle.engine_and_recipe(OLD, toy_engine)
+    reader = engine.reader(recipe)
+    reader.read("The keeper is Marlow. The sea was calm. " * 30)
+    card = card_of(engine, recipe, reader, "Log", "0" * 64, 5)
+    assert reader.pot.cycles
+    assert "units" not in card.recipe
+    LocalStore(tmp_path).save("old", reader.state(), card)
+    return reader
+
+
+def test_a_pot_that_was_kept_slot_by_slot_says_the_same_where_units_are_slots(
+    kept: Reader, tmp_path: Path
+) -> None:
+    engine, recipe = lifecycle.engine_and_recipe(NEW, toy_engine)
+    with pytest.raises(StoreError, match=REFUSED.format("`units`")):
+        put_into(engine.reader(recipe), LocalStore(tmp_path), "old", engine, recipe)
+    engine, recipe = lifecycle.engine_and_recipe(OLD, toy_engine)
+    put_into(reader := engine.reader(recipe), LocalStore(tmp_path), "old", engine, recipe)
+    said, again = ("".join(one.ask("Who?", Generation(9))) for one in (kept, reader))
+    assert said == again != ""
+
+
+@pytest.mark.usefixtures("kept")
+def test_a_server_names_the_option_that_serves_such_a_pot_and_serves_it(tmp_path: Path) -> None:
+    asked = {"model": "toy", "messages": [{"role": "user", "content": "Who?"}], "pot": "old", "max_tokens": 9}
+    answers = []
+    for settings in (NEW, OLD):
+        served = lifecycle.engine_and_recipe(settings, toy_engine)
+        app = lifecycle.build_app(settings, *served, LocalStore(tmp_path))
+        with TestClient(app, base_url="http://localhost") as client:
+            eventually(lambda client=client: client.get("/ready").status_code == 200)
+            answers.append(client.post("/v1/chat/completions", json=asked))
+    refused, answered = answers
+    assert (refused.status_code, answered.status_code) == (409, 200)
+    told = f"{REFUSED.format('units')} (the server's operator sets units)"
+    assert refused.json()["error"]["message"] == f"cannot use pot 'old': {told}"
+    assert answered.json()["usage"]["completion_tokens"] == 9

@@ -38,16 +38,30 @@ def test_another_model_tokenizer_rope_dtype_version_or_recipe_does_not() -> None
     slow.model.frequencies = slow.model.frequencies / 2
     looser = replace(Recipe.named(capacity=64, keep=40), catalyst="a b")
     longer = replace(Recipe.named(capacity=128), catalyst="a b")
+    other = Recipe.named("h2o", capacity=64, heavy=8)
     cases = {
         "another model": (toy.card(), toy.engine(seed=1), toy.RECIPE),
         "another tokenizer": (toy.card(), replace(toy.engine(), tokenizer=Other()), toy.RECIPE),
         "`dtype` bfloat16": (toy.card(dtype="bfloat16"), toy.engine(), toy.RECIPE),
         "upgrade": (toy.card(format=FORMAT + 1), toy.engine(), toy.RECIPE),
-        "capacity 64, not 128": (toy.card(), toy.engine(), longer),
-        "keep 32, not 40": (toy.card(), toy.engine(), looser),
-        "recipe infinipot, not h2o": (toy.card(), toy.engine(), Recipe.named("h2o", capacity=64, heavy=8)),
-        "novelty 0.5, not 0.25": (toy.card(), toy.engine(), Recipe.named(capacity=64, novelty=0.25)),
-        "format plain, not chat": (toy.card(), toy.engine(), replace(toy.RECIPE, format="chat")),
+        "capacity 64, not 128: use `capacity` 64,": (toy.card(), toy.engine(), longer),
+        "keep 32, not 40: use `keep` 32,": (toy.card(), toy.engine(), looser),
+        "infinipot, not h2o: use `recipe` infinipot,": (toy.card(), toy.engine(), other),
+        "heavy 4, not 8: use the pot's own,": (
+            toy.card(recipe={**other.describe(), "heavy": 4}),
+            toy.engine(),
+            other,
+        ),
+        "novelty 0.5, not 0.25: use `novelty` 0.5,": (
+            toy.card(),
+            toy.engine(),
+            Recipe.named(capacity=64, novelty=0.25),
+        ),
+        "format plain, not chat: use `format` plain,": (
+            toy.card(),
+            toy.engine(),
+            replace(toy.RECIPE, format="chat"),
+        ),
         "RoPE": (
             toy.card(weights=fingerprint.weights(slow.model)),
             slow,
@@ -60,6 +74,13 @@ def test_another_model_tokenizer_rope_dtype_version_or_recipe_does_not() -> None
         assert "\n" not in reason
         with pytest.raises(StoreError, match="cannot use pot 'x'"):
             require(card, engine, recipe, "x")
+
+
+def test_an_option_that_a_recipe_fixes_or_that_a_pot_does_not_tell_is_no_remedy() -> None:
+    fixed = Recipe.named("nuc-only", capacity=64)
+    for recipe, changes in ((fixed, {"units": "sentences"}), (toy.RECIPE, {"novelty": None})):
+        reason = mismatch(toy.card(recipe={**recipe.describe(), **changes}), toy.engine(), recipe)
+        assert reason.endswith(": use the pot's own, or read the text again")
 
 
 def test_catalyst_and_settle_may_differ() -> None:

@@ -51,17 +51,34 @@ def test_marks_of_chinese_need_no_space() -> None:
     assert parted(text, tokenizer=Letters()) == ["他来了。", "「谁？」", "她问！", "没有了"]
 
 
-def test_a_mark_and_the_quote_that_follows_it_in_one_token() -> None:
-    class Pieces(ByteTokenizer):
-        words = ("a", "他来了", "。「", "谁", "？」", "她问")
+class Pieces(ByteTokenizer):
+    """Tokens of several letters."""
 
-        def encode(self, text: str) -> list[int]:
-            return [self.words.index(text)]
+    def __init__(self, *words: str) -> None:
+        super().__init__()
+        self.words = ["a", *words]
 
-        def decode(self, ids: Sequence[int]) -> str:
-            return "".join(self.words[i] for i in ids)
+    def encode(self, text: str, control: bool = False) -> list[int]:
+        return [self.words.index(text)]
 
-    assert Sentences(Pieces()).numbers([1, 2, 3, 4, 5], START)[0] == [0, 0, 1, 1, 2]
+    def decode(self, ids: Sequence[int]) -> str:
+        return "".join(self.words[i] for i in ids)
+
+
+@pytest.mark.parametrize(
+    ("words", "numbers"),
+    [
+        (("他来了", "。「", "谁", "？」", "她问"), [0, 0, 1, 1, 2]),
+        (("「他来了", "。」「", "谁", "？』）（", "她问"), [0, 0, 1, 1, 2]),
+        (("他来了", "。(", "谁", "？」\n【", "她问"), [0, 0, 1, 1, 2]),
+        (("他来了", "」「", "谁"), [0, 0, 0]),
+        (("He left", ".", " (", "Then", " she came", ".)", " So", " be it"), [0, 0, 1, 1, 1, 1, 2, 2]),
+        (("Call f", ".(", "x", ") twice"), [0, 0, 0, 0]),
+    ],
+)
+def test_marks_and_the_quotes_that_follow_them_in_one_token(words: list[str], numbers: list[int]) -> None:
+    found, _ = Sentences(Pieces(*words)).numbers(range(1, len(words) + 1), START)
+    assert found == numbers
 
 
 def test_a_turn_of_a_chat_ends_a_sentence_also_where_control_tokens_are_shown_as_text() -> None:

@@ -2,15 +2,13 @@
 
 ggml's takes the exponential of one score at a time, and reads an entry again for every query head; here the
 heads of a group share it. ggml's threads call both functions as nodes of a graph: `attend` for a share of the
-slots, then `merge` for some heads. `ggml_flash_attn_ext` is the twin without llvmlite. NaN has no weight.
+slots, then `merge` for some heads. `ggml_flash_attn_ext` is the twin without llvmlite.
 """
 
 import math
-import mmap
-import os
 from collections.abc import Iterator
 from contextlib import contextmanager
-from ctypes import CDLL, addressof, c_char, c_float, c_void_p
+from ctypes import c_float
 from functools import cache
 from typing import Any
 
@@ -33,6 +31,7 @@ class Attention:
     """The functions for heads of one size, so many query heads to a key, and a scale."""
 
     def __init__(self, size: int, group: int, scale: float) -> None:
+        binding.check_jit_execution()  # else the first call would crash, as in a hardened service
         self.size, self.group = size, group
         module = ir.Module()
         _attend(_Code(module, "attend"), size, group, scale * math.log2(math.e))
@@ -45,7 +44,6 @@ class Attention:
         built = binding.parse_assembly(str(module))
         passes = binding.create_pass_builder(machine, binding.create_pipeline_tuning_options(speed_level=3))
         passes.getModulePassManager().run(built, passes)
-        _require_executable()
         self._engine = binding.create_mcjit_compiler(built, machine)  # holds the code
         self._engine.finalize_object()
         self.functions = [self._engine.get_function_address(name) for name in ("attend", "merge")]
@@ -71,15 +69,6 @@ class Attention:
 def attention(size: int, group: int, scale: float) -> Attention:
     """Return the compiled functions, made once."""
     return Attention(size, group, scale)
-
-
-def _require_executable() -> None:
-    """Refuse where memory may not become executable, as in a hardened service: the first call would crash."""
-    if os.name == "posix":
-        page = mmap.mmap(-1, mmap.PAGESIZE)
-        at, wanted = c_void_p(addressof(c_char.from_buffer(page))), mmap.PROT_READ | mmap.PROT_EXEC
-        if CDLL(None).mprotect(at, mmap.PAGESIZE, wanted):
-            raise OSError("memory may not become executable")
 
 
 def _attend(code: "_Code", size: int, group: int, scale: float) -> None:

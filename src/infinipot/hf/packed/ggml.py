@@ -111,7 +111,8 @@ class Ggml:
     """The loaded libraries, one backend on the CPU, and the threads that unpack."""
 
     def __init__(self, files: Sequence[Path]) -> None:
-        _share_threads()
+        for one in (Path(torch.__file__).parent / "lib").glob("libgomp*"):  # one pool of threads for both
+            ctypes.CDLL(str(one), mode=ctypes.RTLD_GLOBAL)
         opened = [ctypes.CDLL(str(file), mode=ctypes.RTLD_GLOBAL) for file in files]
         self._functions = {name: _bound(opened, name) for name in _SIGNATURES}
         self["ggml_log_set"](_LOG, None)
@@ -242,7 +243,8 @@ def aligned(data: Tensor) -> Tensor:
 @cache
 def find() -> Ggml | str:
     """Return the kernels, or why there are none on this machine."""
-    if platform.machine().lower() in ("x86_64", "amd64") and not _has_avx2():
+    best = torch.backends.cpu.get_cpu_capability()  # DEFAULT, AVX2 or AVX512: what torch may use
+    if platform.machine().lower() in ("x86_64", "amd64") and not best.startswith("AVX"):
         return "this processor has no AVX2 instructions"
     try:
         files = [Path(str(file.locate())) for file in distribution(PACKAGE).files or ()]
@@ -254,22 +256,11 @@ def find() -> Ggml | str:
     return found if _right(found) else "ggml's products are not right on this machine"
 
 
-def _has_avx2() -> bool:
-    # torch names the best instructions it may use: DEFAULT, AVX2 or AVX512.
-    return torch.backends.cpu.get_cpu_capability().startswith("AVX")
-
-
 def _libraries(files: list[Path]) -> list[Path]:
     """The two libraries; wheels carry them twice, and those that were repaired find each other."""
     named = [file for file in files if "ggml" in file.name]
     inner = [file for file in named if file.parent.name.endswith((".libs", ".dylibs"))] or named
     return [next(file for file in inner if part in file.name) for part in ("ggml-base", "ggml-cpu")]
-
-
-def _share_threads() -> None:
-    """Let ggml use torch's OpenMP, so that there is one pool of threads, not two that wait for a core."""
-    for library in (Path(torch.__file__).parent / "lib").glob("libgomp*"):
-        ctypes.CDLL(str(library), mode=ctypes.RTLD_GLOBAL)
 
 
 def _bound(libraries: list[ctypes.CDLL], name: str) -> Any:

@@ -3,7 +3,7 @@
 Both sides are turned alike in blocks of columns, which leaves the product as it is and spreads values that
 stand out. Then every token's input, and every row of a weight, is rounded by a scale of its own, in buffers
 that are used again. Sums have 32 bits; but without VNNI products are first added in pairs of 16 bits, which
-hold 7 bits of a weight. `slowly` is the obvious twin.
+hold 7 bits of a weight.
 """
 
 import os
@@ -15,7 +15,8 @@ import torch
 from torch import Tensor
 
 from infinipot.hf.packed import ggml
-from infinipot.hf.packed.blocks import Blocks, scratched, slowly_unpacked
+from infinipot.hf.packed.blocks import Blocks, scratched
+from infinipot.hf.speed.products import has_onednn
 
 LARGEST, NARROW = 127, 63  # of 8 bits, and of 7
 TURNED = 64  # columns that are turned together, where the width is a multiple
@@ -33,8 +34,7 @@ def has_int8() -> bool:
 @cache
 def weight_limit() -> int:
     """Return the largest whole number that a weight may be rounded to, so that no sum overflows; 0: none."""
-    there = torch.backends.mkldnn.is_available()  # type: ignore[no-untyped-call]  # torch has no types here
-    if not there or torch.backends.cpu.get_cpu_capability() not in ("AVX2", "AVX512"):
+    if not has_onednn() or torch.backends.cpu.get_cpu_capability() not in ("AVX2", "AVX512"):
         return 0
     most = torch.full((64, 64), LARGEST, dtype=torch.int8, device="cpu")
     most[::2].neg_()
@@ -56,17 +56,6 @@ def product(x: Rounded, weight: Blocks, role: str = "") -> Tensor:
     sums = buffer(role, torch.int32, *shape) if role else torch.empty(shape, dtype=torch.int32, device="cpu")
     sums = torch._int_mm(x[0], into.T, out=sums)[:, :count]  # private: torch has no public one of 8 bits
     return sums.view(torch.float32).copy_(sums).mul_(x[1]).mul_(scales.T)  # floats where the sums were
-
-
-def slowly(x: Tensor, weight: Blocks) -> Tensor:
-    """The same product of x [n, k], by unpacking everything and adding up in float64."""
-    sides = []
-    for values, largest in ((x, LARGEST), (slowly_unpacked(weight), weight_limit())):
-        size = gcd(TURNED, weight.width)
-        turned = (values.double().view(len(values), -1, size) @ turn(size).double()).flatten(1)
-        scales = turned.abs().amax(1, keepdim=True) / largest
-        sides.append((turned / scales).round() * scales)
-    return (sides[0] @ sides[1].T).float()
 
 
 @cache

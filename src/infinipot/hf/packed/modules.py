@@ -2,7 +2,7 @@
 
 Few tokens (an answer's) go to ggml's kernels, which round their inputs to 8 bits a block. Many tokens (a
 chunk's) are multiplied in float32 by torch, after a few rows of the weight at a time were unpacked into a
-buffer that is used again: reading is exact. `slowly` is the obvious twin: unpack all, multiply. After
+buffer that is used again: reading is exact. The obvious twin unpacks all and multiplies. After
 `round_many` they are multiplied in whole numbers of 8 bits instead.
 """
 
@@ -13,7 +13,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from infinipot.hf.packed import ggml
-from infinipot.hf.packed.blocks import ALIGNED, Blocks, block_size, scratched, slices, slowly_unpacked
+from infinipot.hf.packed.blocks import ALIGNED, Blocks, block_size, scratched, slices
 from infinipot.hf.packed.ggml import Ggml, Graph
 from infinipot.hf.packed.integers import inputs, product
 
@@ -113,10 +113,6 @@ class PackedLinear(nn.Module):
         out = self.shared.output(x, self.index)
         return out if self.bias is None else out.add_(self.bias)
 
-    def slowly(self, x: Tensor) -> Tensor:
-        """The same, by unpacking everything."""
-        return F.linear(x, slowly_unpacked(self.shared.weights[self.index]), self.bias)
-
 
 class PackedEmbedding(nn.Module):
     """Stands for an embedding; only the rows that are looked up are unpacked."""
@@ -194,7 +190,10 @@ class PackedMlp(nn.Module):
         out, kind = ggml.floats(len(x), down.shape[0]).zero_(), self.rounds or torch.float32
         given = inputs(x) if kind == torch.int8 else None
         x = x if given is not None else x.to(kind)
-        for first, last in _spans(down.width, block_size(down.kind)[0]):
+        block = block_size(down.kind)[0]
+        step = -(-down.width // block // -(-down.width // INNER)) * block  # even spans of whole blocks
+        for first in range(0, down.width, step):
+            last = min(first + step, down.width)
             if given is not None:
                 wide = F.silu(product(given, gate.span(first, last), "gate"), inplace=True)
                 wide.mul_(product(given, up.span(first, last), "up"))
@@ -270,12 +269,6 @@ def likeliest(logits: Tensor, count: int, group: int = 128) -> Tensor:
     rest = torch.arange(groups * group, logits.shape[-1], device=best.device)
     spots = torch.cat((spots, rest.expand(*logits.shape[:-1], -1)), dim=-1)
     return spots.gather(-1, logits.gather(-1, spots).topk(count, dim=-1).indices)
-
-
-def _spans(width: int, block: int) -> Iterator[tuple[int, int]]:
-    """Yield where spans of about `INNER` of so many columns begin and end: even ones, of whole blocks."""
-    step = -(-width // block // -(-width // INNER)) * block
-    return ((first, min(first + step, width)) for first in range(0, width, step))
 
 
 def by_torch(x: Tensor, weight: Blocks, kind: torch.dtype | None = None) -> Tensor:

@@ -99,7 +99,9 @@ class Steps:
         residual, _, _, where, factors, *_ = found
         where[0, :rows] = places.expand(rows, 1)[:, 0]
         if self._turned[0] is not frequencies:
-            self._turned = frequencies, _factors(frequencies)
+            shares = torch.arange(len(frequencies), dtype=torch.float64, device="cpu") / len(frequencies)
+            own = BASE**-shares  # ggml's frequencies, which it divides by these factors to have the model's
+            self._turned = frequencies, (own / frequencies.double()).float()
         factors[0] = self._turned[1]
         residual[:rows] = self.decoder.embed_tokens(tokens)[:, 0]
         return found
@@ -183,12 +185,6 @@ class Draft:
         gate, up, down = weights
         both = self.product(x, gate), self.product(x, up)
         return self.product(self.graph.apply("ggml_swiglu_split", *both, out=self.wide(gate.shape[0])), down)
-
-
-def _factors(frequencies: Tensor) -> Tensor:
-    """By what ggml divides its own frequencies to have the model's."""
-    own = BASE ** (-torch.arange(len(frequencies), dtype=torch.float64, device="cpu") / len(frequencies))
-    return (own / frequencies.double()).float()
 
 
 def _usual(layer: Any) -> bool:

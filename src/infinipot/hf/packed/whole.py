@@ -6,6 +6,7 @@ that are local or observed. A graph lasts as long as its pot does not move. Atte
 llvmlite is installed; ggml's attends to a fixed number of slots, of which those beyond the last are masked.
 """
 
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -21,17 +22,17 @@ if TYPE_CHECKING:
 
 SLOTS = 64  # a graph attends to a multiple of so many, or to all there are
 MASKED = 64  # rows of a mask that ggml wants, of which a single token has the first
+SLOWER = "attention of answers is ggml's, which takes more time"
 
 
 class WholeToken:
-    """The graph of the pot that was last written."""
+    """The graph of the pot that was last written; `attention` is compiled, or says why it is ggml's."""
 
-    def __init__(self, steps: Steps) -> None:
-        self.steps = steps
+    def __init__(self, steps: Steps, attention: "Attention | str" = "") -> None:
+        self.steps, self.attention = steps, attention
         self._place: tuple[int, ...] = ()  # how many slots the graph attends to, and where its pot lies
         self._graph: Graph | None = None
         self._mask, self._next = torch.empty(0), torch.zeros(1, 1, dtype=torch.int64, device="cpu")
-        self.attention = compiled(steps.size, steps.widths[0] // steps.widths[1], steps.scale)
 
     def serves(self, tokens: Tensor, pot: Written) -> bool:
         """Say whether it can write these tokens into this pot."""
@@ -101,10 +102,27 @@ def _plain(layer: PotLayer) -> bool:
 
 
 def compiled(size: int, group: int, scale: float) -> "Attention | str":
-    """Return attention for this processor, or why there is none and ggml's stays."""
+    """Return attention for this processor, or why there is none: empty where llvmlite is not installed."""
     try:
         from infinipot.hf.packed.compiled import attention  # needs llvmlite
 
         return attention(size, group, scale)
+    except ModuleNotFoundError:
+        return ""
     except (ImportError, OSError, RuntimeError, AttributeError, TypeError) as error:  # or it is an old one
-        return f"attention is ggml's: llvmlite cannot be used here ({error})"
+        why = " ".join(str(getattr(error, "strerror", None) or error).split()).rstrip(".")
+        return f"{SLOWER}: llvmlite cannot be used here ({why})"
+
+
+def tried(
+    steps: Steps, pot: Pot, keys: Mapping[int, Tensor], token: Tensor, at: Tensor, frequencies: Tensor
+) -> Iterator[tuple[WholeToken | None, Tensor]]:
+    """Yield what a token comes to, beside its graph: without one, then with each, the fastest first."""
+    found = compiled(steps.size, steps.widths[0] // steps.widths[1], steps.scale)
+    wrong = "" if isinstance(found, str) else f"{SLOWER}: what llvmlite compiled comes to something else here"
+    for whole in (None, WholeToken(steps, found), *([WholeToken(steps, wrong)] if wrong else [])):
+        pot.clear()
+        for index, one in keys.items():  # entries to attend to, whatever they mean
+            pot.append(index, torch.cat((one, -one), 2), torch.cat((one, -one), 2))
+        steps.whole = whole
+        yield whole, steps.run(token, at, pot, frequencies)

@@ -7,6 +7,8 @@ layout. The modules lose their plain weights: only for models we have loaded our
 """
 
 import os
+from contextlib import suppress
+from functools import cache
 from typing import Any
 
 import torch
@@ -20,9 +22,16 @@ LIKELY = 64  # next tokens whose logits are computed in float32
 ABSENT = "INFINIPOT_NO_BFLOAT16"  # an environment variable: set, the instructions are reported absent
 
 
+@cache
 def has_onednn() -> bool:
-    """Say whether torch can use oneDNN here."""
-    return bool(torch.backends.mkldnn.is_available())  # type: ignore[no-untyped-call]
+    """Say whether torch can use oneDNN here: it makes machine code as it goes, which a process may not."""
+    if not torch.backends.mkldnn.is_available():  # type: ignore[no-untyped-call]
+        return False
+    with suppress(RuntimeError):
+        one = torch.ones(ROWS, 16)
+        weight = torch.ops.mkldnn._reorder_linear_weight(one[:16], ROWS)
+        return bool((torch.ops.mkldnn._linear_pointwise(one, weight, None, "none", [], "") == 16).all())
+    return False
 
 
 def has_bfloat16() -> bool:

@@ -60,7 +60,8 @@ def kind_of(head: bytes, name: str, mime: str = "") -> Kind:
     if meant in ("pdf", "zip"):
         ending = PurePosixPath(name).suffix[1:].upper()
         raise InputError(f"{name} is no {ending}, or a damaged one", remedy="open it and save it again")
-    if meant == "text" and (_is_page(head, mime) or mime == "application/xhtml+xml"):
+    page = not mime and _begin(head)[:15].lower().startswith((b"<!doctype html", b"<html"))
+    if meant == "text" and (page or mime in ("text/html", "application/xhtml+xml")):
         return "html"
     return "markdown" if meant == "text" and mime == "text/markdown" else meant
 
@@ -87,9 +88,3 @@ def _is_text(head: bytes) -> bool:
 
 def _begin(head: bytes) -> bytes:
     return head.removeprefix(codecs.BOM_UTF8).lstrip()
-
-
-def _is_page(head: bytes, mime: str) -> bool:
-    """Say whether a server's word, or the beginning itself, tells of a page of the web."""
-    begin = _begin(head)[:15].lower()
-    return mime == "text/html" or (not mime and begin.startswith((b"<!doctype html", b"<html")))

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 import torch
 
+from gguf_oracle import slowly
 from infinipot.hf.packed import ggml, interleaved
 from infinipot.hf.packed.blocks import Blocks, packed, unpacked
 from infinipot.hf.packed.gguf_index import mapped
@@ -72,7 +73,7 @@ def test_more_tokens_go_to_ggml_where_rows_are_laid_out_for_it(
     graph = of._graph
     monkeypatch.setattr(of, "_graph", lambda size, kernels: built.append(size) or graph(size, kernels))
     x = torch.randn(rows, WIDTH)
-    wanted = made.inner(x) if isinstance(made, PackedMlp) else made.slowly(x)
+    wanted = made.inner(x) if isinstance(made, PackedMlp) else slowly(made, x)
     for rounds, most, calls in (
         (torch.int8, 0.03, by_ggml),
         (torch.bfloat16, 0.02, False),

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from torch import Tensor
 
 from infinipot.core.attention import LogitSpec, attend
 from infinipot.core.config import DEFAULT_MODE
@@ -29,7 +30,7 @@ def model(
     home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest
 ) -> HFModel:
     if request.param == "compiled":
-        pytest.importorskip("llvmlite", reason="attention is compiled by llvmlite")
+        request.getfixturevalue("compiling")
     else:
         monkeypatch.setattr(whole, "compiled", lambda *_: "not asked for")
     monkeypatch.setattr(whole, "SLOTS", 8)
@@ -146,6 +147,28 @@ def test_attention_on_slots_is_the_pots() -> None:
     graph.run()
     assert torch.equal(keys, wanted_keys)
     assert torch.allclose(out.view(6, 16), wanted, atol=1e-5)
+
+
+class Wrong:
+    """Stands in for compiled attention, and comes to twice the queries."""
+
+    def add(
+        self, graph: Graph, queries: Tensor, keys: Tensor, values: Tensor, out: Tensor, _: Tensor
+    ) -> None:
+        graph.apply("ggml_add", graph.input(queries), graph.input(queries), out=out)
+
+
+def test_where_compiled_attention_comes_to_something_else_ggmls_is_used(
+    model: HFModel, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(whole, "compiled", lambda *_: Wrong())
+    again = HFModel(model.model)
+    assert again.steps is not None
+    assert isinstance(again.steps.whole, WholeToken)
+    assert again.note == f"{whole.SLOWER}: what llvmlite compiled comes to something else here"
+    pots = [begun(again), begun(again)]
+    found, wanted = (said(again, pot, [7, 8, 9], by) for pot, by in zip(pots, (True, False), strict=True))
+    assert float((found - wanted).norm() / wanted.norm()) < 0.02
 
 
 def test_a_graph_that_comes_to_something_else_is_not_used(

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import copy
+import subprocess
+import sys
+from pathlib import Path
 
 import pytest
 import torch
@@ -16,6 +19,7 @@ from infinipot.hf.speed.products import ABSENT, Head, Product, has_bfloat16, pac
 from infinipot.reading.sampling import Generation
 from infinipot.recipes.recipe import Recipe
 from infinipot.testing.tokenizer import ByteTokenizer
+from toy_release import write_gguf
 
 IDS = torch.arange(1, 40)[None]
 FAMILIES = ["llama-3.1", "llama-3.2", "qwen2.5", "gemma-2", "gemma-3", "phi-3"]
@@ -137,3 +141,27 @@ def test_weights_in_full_stay_exact_where_only_packed_ones_are_rounded(monkeypat
     with torch.no_grad():
         assert relative(model.model(IDS).logits, plain(IDS).logits) < 1e-5
     assert prepare.prepare(HFModel(copy.deepcopy(plain)), mixed=True, packed=True) == "float32"  # none are
+
+
+HARDENED = """
+import ctypes, platform, sys
+if platform.system() != "Linux" or ctypes.CDLL(None).prctl(65, 1, 0, 0, 0):  # PR_SET_MDWE, Linux 6.3
+    sys.exit("no such rule here")
+from infinipot.engine import open_engine
+from infinipot.recipes.recipe import Recipe
+for weights in ("auto", "full"):
+    engine = open_engine(sys.argv[1], "cpu", "auto", weights=weights)
+    reader = engine.reader(Recipe.named(capacity=256))
+    reader.read("The sea was calm. " * 60)
+    print(weights, engine.dtype, bool(reader.ask("What?")))
+"""
+
+
+def test_where_memory_may_not_become_executable_products_need_no_onednn(tmp_path: Path) -> None:
+    """It makes machine code as it goes: texts are read without it, packed weights or not."""
+    write_gguf(tmp_path / "tiny.gguf", "Q8_0")
+    command = [sys.executable, "-c", HARDENED, str(tmp_path / "tiny.gguf")]
+    done = subprocess.run(command, capture_output=True, text=True)
+    if done.stderr.endswith("no such rule here\n"):
+        pytest.skip("needs Linux 6.3 or later")
+    assert done.stdout.splitlines() == ["auto float32 True", "full float32 True"], done.stderr
