@@ -18,6 +18,7 @@ ADR = "docs/adr/0015-what-fits-where-a-text-ends.md"
 def claimed(says: Says) -> None:
     page = partial(says, "docs/results.md")
     _told_apart(page)
+    _choosing(partial(says, "docs/choosing.md"))
     _printed(says)
     _tuned(says)
 
@@ -56,6 +57,39 @@ def _told_apart(says: partial[None]) -> None:
     says(words, *told)
     words = "StreamingLLM token by token has {} rows of short texts."
     says(words, _count("streaming-llm 4096 tail=fill"))
+
+
+def _choosing(says: partial[None]) -> None:
+    """Sizes and novelty, as the page about choosing them has them."""
+    grid, essays = rows_of(GRID), rows_of("report-half/essays-more")
+    pots = [grid.less(f"infinipot {size} by-task", OURS) for size in (1024, 2048, 8192)]
+    rows = {len(grid.cell(f"infinipot {size} by-task").rows) for size in (1024, 2048, 8192)}
+    words = (
+        "on {} rows of LongBench, questions known, pots of 1,024 and 2,048 are below one of 4,096 ({:.1f},"
+    )
+    words += (
+        " {:.1f} to {:.1f}; {:.1f}, {:.1f} to {:.1f}), but so is one of 8,192 ({:.1f}, {:.1f} to {:.1f}),"
+    )
+    told = [-number for less in pots for number in less]
+    says(words, max(rows), *told, holds=len(rows) == 1 and all(less[2] < 0 for less in pots))
+    plain, ours = "cap-only 4096 general", "infinipot 4096 general"
+    less = essays.less(plain, ours)
+    words = (
+        "with it unknown {} of {} keys in essays are found instead of {} ({:.1f} points, {:.1f} to {:.1f})."
+    )
+    found = *essays.right(plain), essays.right(ours)[0]
+    says(words, *found, *(-one for one in less), holds=less[2] < 0)
+    known = [
+        rows_of(f"report-half/{name}").right("cap-only 4096 question")
+        for name in ("essays", "passkey", "essays-more", "passkey-more")
+    ]
+    words = "and the question known no key is lost without novelty, in noise or in essays;"
+    says(words, holds=all(right == count for right, count in known))
+    less = grid.less("cap-only 4096 by-task", OURS)
+    level = chance(grid.less("cap-only 4096 by-task", OURS, grid.of_few(OURS)))
+    words = "questions known, {:.1f} points are lost without it ({:.1f} to {:.1f}) on all {} rows, and none"
+    told = *(-one for one in less), len(grid.cell(OURS).rows)
+    says(words, *told, holds=less[2] < 0 and level)
 
 
 def _bases(cell: str) -> tuple[str, ...]:
@@ -106,7 +140,7 @@ def _without_small_tasks(says: partial[None], many: list[str]) -> None:
     count = len(set(grid.cell(OURS).by_example()) - small)
     says("So on those {} rows a pot filled with a text's beginning and end did better", count)
     prompt = grid.less(SLOTS, OURS, small)
-    words = "than the general prompt only without the small tasks ({:.1f}, {:.1f} to {:.1f}):"
+    words = "than the general prompt only without the small tasks, and barely ({:.1f}, {:.1f} to {:.3f}):"
     says(words, *(-number for number in prompt), holds=prompt[2] < 0)
 
 
@@ -119,7 +153,8 @@ def _pots(says: partial[None], seen: set[str]) -> None:
     says("So is one of 8,192 by {:.1f} ({:.1f} to {:.1f}),", *(-n for n in less), holds=less[2] < 0)
     lost = {name for name, score in theirs.items() if score < ours[name] - 0.1}
     carried = lost <= grid.of_few(OURS) & seen and len(lost) == 5
-    says("five rows of the small tasks carry it, all of them rows of the choice,", holds=carried)
+    words = "five rows of the small tasks carry it, all among the {} rows that defaults were chosen on,"
+    says(words, len(seen & set(ours)), holds=carried)
     rest = grid.less(wide, OURS, grid.of_few(OURS))
     says("without the small tasks it is {:.1f} ({:.1f} to {:.1f}).", *(-number for number in rest))
     pots = ((f"truncate {size}", f"infinipot {size} by-task") for size in (1024, 2048, 4096, 8192))
@@ -154,6 +189,12 @@ def _parts(says: partial[None], seen: set[str]) -> None:
     says(words, asked + len(some), asked)
     says("The other {} are read with the general prompt,", len(some))
     says("these tables have a column of the {} rows alone.", asked)
+    first = "infinipot 4096 units=slots general-1"
+    less, words = (
+        grid.less(first, OURS),
+        "The prompt `general-1` is below ({:.1f}, {:.1f} to {:.1f}, on its {}",
+    )
+    says(words, *(-one for one in less), len(grid.cell(first).rows), holds=less[2] < 0)
     prompts = ("infinipot 4096 units=slots unrelated", "infinipot 4096 units=slots padding")
     level = all(chance(grid.less(cell, OURS, some)) for cell in prompts for some in ((), small))
     words = "It does not show that the question is a better catalyst than the unrelated one or padding,"

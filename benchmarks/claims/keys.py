@@ -83,7 +83,8 @@ def _made_for_a_question(says: Says) -> None:
     whole = (
         rows_of("report-half/longbench").less("full", f"infinipot 4096 {c}") for c in ("by-task", UNKNOWN)
     )
-    says("docs/index.md", "on LongBench the whole cache is not told apart", holds=all(map(chance, whole)))
+    words = "on LongBench answers from the whole cache and from a pot of 4,096 are not told apart"
+    says("docs/index.md", words, holds=all(map(chance, whole)))
 
 
 def _asked() -> Three:

@@ -89,7 +89,7 @@ def claimed(says: Says) -> None:
     page, adr = partial(says, "docs/recall.md"), partial(says, "docs/adr/0017-recall.md")
     _means(page)
     _halves(page)
-    _others(page)
+    _others(page, partial(says, "docs/index.md"))
     _other_words(page, adr)
     _again(page)
     _chosen(adr)
@@ -158,7 +158,7 @@ def _halves(says: partial[None]) -> None:
     says(words, holds=talks.more(ASKED, "words.alone")[1] > 0 > talks.more(ASKED, CARD_ALONE)[0])
 
 
-def _others(says: partial[None]) -> None:
+def _others(says: partial[None], index: partial[None]) -> None:
     """Against the pure pot, a question known while reading, and the whole cache."""
     for words, name in (
         ("by words {:.1f} points more at 16K ({:.1f} to {:.1f}),", "facts-report-16k"),
@@ -182,6 +182,8 @@ def _others(says: partial[None]) -> None:
     says(f"The whole cache has {CELL} on the {{}} of these", *there, both.count)
     more = both.above("words.pot", whole)
     says("has {:.1f} more by words ({:.1f} to {:.1f}),", *more, holds=more[1] > 0)
+    words = "the pot with recall is above the whole cache ({:.1f} points by words, {:.1f} to {:.1f};"
+    index(words, *more)
     more = both.above(ASKED, whole)
     says("{:.1f} on a card ({:.1f} to {:.1f}).", *more, holds=more[1] > 0)
 

@@ -383,7 +383,5 @@ def _results(says: partial[None]) -> None:
     words = "on the half `report` it is {:.1f} points below single slots ({:.1f} to {:.1f} below)."
     says(words, *(-number for number in last), holds=last[2] < 0)
     level = chance(rows_of(LONGBENCH[1]).less(GONE_ON[0], USUAL))
-    words = (
-        "with the two rankings kept apart is not told apart there, but finds {} keys where 54 were asked for"
-    )
-    says(words, found[2], holds=level)
+    words = "with the two rankings kept apart is not told apart there, but finds {} of {} keys; the rule, set"
+    says(words, found[2], essays.right(USUAL)[1], holds=level)

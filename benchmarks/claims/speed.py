@@ -77,7 +77,8 @@ def _again(says: partial[None]) -> None:
     for name, words in (
         (
             "llama-3-8b-h200",
-            "reading {:.3f} x ({:.3f} to {:.3f}), decoding {:.4f} x, first token {:.3f} x, medians of {}",
+            "reading {:.3f} x ({:.3f} to {:.3f}), decoding {:.4f} x ({:.4f} to {:.4f}), first token {:.3f} x "
+            "({:.3f} to {:.3f}), medians of {}",
         ),
         (
             "cpu",
@@ -93,7 +94,10 @@ def _again(says: partial[None]) -> None:
             says(words, *reading, rounds, token["median"], token["least"], token["most"], first["median"])
         else:
             same = {one[what] for one in found["same"].values() for what in ("answer", "slots", "logits")}
-            says(words, *reading, token["median"], first["median"], rounds)
+            others = [one[what] for one in (token, first) for what in ("median", "least", "most")]
+            says(words, *reading, *others, rounds)
+            level = all(one["least"] < 1 <= one["most"] for one in (read, token, first))
+            says("rounds, none told apart;", holds=level)
             says("logits, kept slots, answers and saved pots were identical", holds=same == {"identical"})
 
 
@@ -137,12 +141,17 @@ def _kernels(says: partial[None]) -> None:
 def _processor(says: Says) -> None:
     found = document("bench-cpu-mixed.json")["side_by_side"]
     read, token = found["reading"]["infinipot"], found["decoding"]["infinipot"]
-    reading = read["tokens_s"], *(read["times_as_fast_as"][who] for who in ("transformers", "llama.cpp"))
-    decoding = token["tokens_s"], *(token["times_as_fast_as"][who] for who in ("transformers", "llama.cpp"))
-    words = "cached | {:.0f} tokens/s: {:.2f} x transformers (float32), {:.2f} x llama.cpp (Q4_1) |"
-    says("docs/results.md", words, *reading)
-    words = "| decoding at 4,096 | {:.1f} tokens/s: {:.2f} x transformers, {:.2f} x llama.cpp |"
-    says("docs/results.md", words, *decoding)
+    peers = "transformers", "llama.cpp"
+    reading = read["tokens_s"], *(read["times_as_fast_as"][who] for who in peers)
+    decoding = token["tokens_s"], *(token["times_as_fast_as"][who] for who in peers)
+    words = "cached | {:.0f} tokens/s: {:.2f} x transformers (float32; {:.2f} to {:.2f}), {:.2f} x llama.cpp"
+    ratios = [n for who in peers for n in _times(found["reading"], who)]
+    says("docs/results.md", f"{words} (Q4_1; {{:.2f}} to {{:.2f}}) |", read["tokens_s"], *ratios)
+    words = (
+        "| decoding at 4,096 | {:.1f} tokens/s: {:.2f} x transformers ({:.2f} to {:.2f}), {:.2f} x llama.cpp"
+    )
+    ratios = [n for who in peers for n in _times(found["decoding"], who)]
+    says("docs/results.md", f"{words} ({{:.2f}} to {{:.2f}}) |", token["tokens_s"], *ratios)
     adr = "docs/adr/0010-products-in-bfloat16-on-a-cpu.md"
     says(adr, "cached {:.0f} tokens/s, {:.2f} x plain transformers in float32", *reading[:2])
     says(adr, "and {:.2f} x llama.cpp (Q4_1);", reading[2])
@@ -195,9 +204,9 @@ def _start(says: partial[None]) -> None:
 def _packed(says: partial[None]) -> None:
     for name in ("smollm2", "qwen"):
         found = document(f"bench-cpu-packed-{name}.json")["side_by_side"]
-        ours = [found[part]["infinipot"]["times_as_fast_as"] for part in ("reading", "decoding")]
-        ratios = [one[peer] for one in ours for peer in ("llama.cpp", "transformers")]
-        cells = "{:.2f} times | {:.2f} | {:.2f} | {:.2f} |"
+        both = [found[part] for part in ("reading", "decoding")]
+        ratios = [n for one in both for peer in ("llama.cpp", "transformers") for n in _times(one, peer)]
+        cells = "{:.2f} times ({:.2f} to {:.2f})" + 3 * " | {:.2f} ({:.2f} to {:.2f})" + " |"
         says(f"([raw](results/bench-cpu-packed-{name}.json)) | {cells}", *ratios)
     words = "qwen's gave {:.2f}, {:.2f} and {:.2f} times transformers,"
     says(words, *_rounds(found["reading"], "transformers"))
@@ -253,31 +262,37 @@ def _chunks(says: partial[None]) -> None:
 def _beside_llama(says: partial[None]) -> None:
     names = "qwen", "smollm2", "token-smollm2", "token-qwen", "token-smollm2-ggml", "token-qwen-ggml"
     runs = [document(f"bench-cpu-llama-{name}.json")["side_by_side"] for name in names]
-    read, token = (
-        [run[part]["infinipot"]["times_as_fast_as"] for run in runs] for part in ("reading", "decoding")
-    )
+    token = [_times(run["decoding"], "llama.cpp") for run in runs]
     rounds = [len(run["decoding"]["infinipot"]["seconds"]) for run in runs]
     words = (
         "it read {:.2f} times as fast as llama.cpp with the same file and threads ({:.2f} to {:.2f} in three"
     )
-    ratios = _rounds(runs[0]["reading"], "llama.cpp")
-    says(words, read[0]["llama.cpp"], min(ratios), max(ratios), holds=len(ratios) == 3)
-    words = "{:.2f} times as fast as llama.cpp and {:.2f} times as fast as transformers in reading"
-    says(words, *(read[1][peer] for peer in ("llama.cpp", "transformers")))
+    three = len(runs[0]["reading"]["infinipot"]["seconds"]) == 3
+    says(words, *_times(runs[0]["reading"], "llama.cpp"), holds=three)
+    words = "{:.2f} times as fast as llama.cpp ({:.2f} to {:.2f}) and {:.2f} times as fast as transformers"
+    ratios = [n for peer in ("llama.cpp", "transformers") for n in _times(runs[1]["reading"], peer)]
+    says(f"{words} ({{:.2f}} to {{:.2f}}) in reading", *ratios)
     says("`smollm2` in four rounds", holds=rounds[1] == 4)
-    says("`smollm2` {:.2f} times as fast in {} rounds", token[2]["llama.cpp"], rounds[2])
-    says("`qwen2.5-coder-1.5b` {:.2f} in five", token[3]["llama.cpp"], holds=rounds[3] == 5)
+    says("`smollm2` {:.2f} times as fast ({:.2f} to {:.2f} in {} rounds;", *token[2], rounds[2])
+    says("`qwen2.5-coder-1.5b` {:.2f} ({:.2f} to {:.2f} in five;", *token[3], holds=rounds[3] == 5)
     compiled = ["llvmlite" in document(f"bench-cpu-llama-{name}.json")["versions"] for name in names[2:]]
     says("with the extra `compiled`: `smollm2`", holds=compiled == [True, True, False, False])
-    says("attention is ggml's: {:.2f} (", token[4]["llama.cpp"])
-    says("and {:.2f} ([raw](results/bench-cpu-llama-token-qwen-ggml", token[5]["llama.cpp"])
-    says("above {:.2f} and {:.2f}: rounds", *(token[at]["llama.cpp"] for at in (1, 0)))
+    says("attention is ggml's: {:.2f} ({:.2f} to {:.2f};", *token[4])
+    says("and {:.2f} ({:.2f} to {:.2f}; [raw](results/bench-cpu-llama-token-qwen-ggml", *token[5])
+    words = "above {:.2f} ({:.2f} to {:.2f}) and {:.2f} ({:.2f} to {:.2f}, not told apart): rounds"
+    says(words, *token[1], *token[0], holds=token[0][1] < 1 < token[0][2])
 
 
 def _rounds(found: dict[str, Any], peer: str) -> list[float]:
     """How many times as fast as a peer ours was, round by round."""
     pairs = zip(found[peer]["seconds"], found["infinipot"]["seconds"], strict=True)
     return [slow / fast for slow, fast in pairs]
+
+
+def _times(found: dict[str, Any], peer: str) -> tuple[float, float, float]:
+    """How many times as fast as a peer ours was: in the median of the rounds, at least and at most."""
+    ratios = _rounds(found, peer)
+    return found["infinipot"]["times_as_fast_as"][peer], min(ratios), max(ratios)
 
 
 def _eight_bits(says: partial[None]) -> None:

@@ -28,8 +28,8 @@ VERDICTS = {True: "[green]✓ {}[/green]", False: "[red]✗ {}[/red]"}
 RIGHT = "Right: {} with recall, {} from the pot alone, {} truncated. The passage was found for {}."
 HELD = "The pot holds {}, however long the text; full KV would hold {} for this one, and grow."
 LARGER = """
-These questions were chosen so that some succeed: {}, with 135 million parameters, answers few others, \
-and often wrongly with the right passage before it. A larger model (1.1 GB download) answers more:
+These questions were chosen so that some of them succeed with {}, which has 135 million parameters: a show, \
+and no test. To try a larger model (1.1 GB download):
   infinipot demo --model qwen2.5-coder-1.5b"""
 
 
@@ -85,8 +85,8 @@ def _readers(given: Given) -> "tuple[Reader, Reader]":
     from infinipot.recipes.recipe import Recipe
 
     size = given["capacity"]
-    # A very small model is outweighed by the raw end of a text (ADR 15), gains nothing by whole sentences
-    # beside recall (ADR 24), and is silent unless spoken to.
+    # Settings that were tried with this very small model: a text's end distilled like the rest (ADR 15), and
+    # no whole sentences beside recall (ADR 24). It is silent unless spoken to.
     pot = Recipe.named(capacity=size, tail="distil", recall=size // SHARE, units="slots")
     cut, engine = Recipe.named("truncate", capacity=size), g.open_engine(given)
     layout = engine.dialogue_format

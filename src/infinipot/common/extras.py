@@ -14,5 +14,5 @@ def needed_for(what: str, extra: str) -> Iterator[None]:
     except ModuleNotFoundError as error:
         if (error.name or "").partition(".")[0] == "infinipot":
             raise  # our own fault, not a package that is missing
-        remedy = f"pip install 'infinipot[{extra}]'"
+        remedy = f"run pip install '.[{extra}]' in your copy of the repository"
         raise ConfigError(f"{what} needs more packages", remedy=remedy) from error

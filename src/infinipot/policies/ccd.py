@@ -15,8 +15,9 @@ class LastToken(ScoredPolicy):
 
     paper: ClassVar[str] = "InfiniPot (EMNLP 2024), sections 3.2 and 3.4"
     deviations: ClassVar[str] = (
-        "grouped query heads are averaged; the last chunk is distilled before a question, up to 64 recent "
-        "slots stay then and in the middle of an answer (ADR 4)"
+        "grouped query heads are averaged; where a text ends as much stays as fits (`tail`, ADR 15), else "
+        "the last chunk is distilled before a question, and up to 64 recent slots stay then and amid an "
+        "answer (ADR 4)"
     )
     needs: ClassVar[frozenset[Need]] = frozenset({"last"})
 

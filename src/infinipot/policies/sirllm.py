@@ -20,8 +20,9 @@ class SirLLM(ScoredPolicy):
 
     paper: ClassVar[str] = "SirLLM, Yao et al. 2024 (ACL 2024)"
     deviations: ClassVar[str] = (
-        "runs inside the CCD pipeline as in InfiniPot's tables, with its distillation before a question and "
-        "its 64 recent slots (ADR 4); no recent slots otherwise, as in SirLLM's own runs (`set` recent=N)"
+        "runs inside the CCD pipeline as in InfiniPot's tables, with what stays where a text ends (`tail`, "
+        "ADR 15) and in the middle of an answer (ADR 4); no recent slots otherwise, as in SirLLM's own runs "
+        "(`set` recent=N)"
     )
     needs: ClassVar[frozenset[Need]] = frozenset({"novelty"})
 

@@ -15,8 +15,8 @@ class Tova(ScoredPolicy):
 
     paper: ClassVar[str] = "TOVA, Oren et al. 2024 (arXiv:2401.06104)"
     deviations: ClassVar[str] = (
-        "drops many slots at a time, inside the CCD pipeline as in InfiniPot's tables, with its "
-        "distillation before a question and its 64 recent slots (ADR 4); `step` 1 drops one; under tensor "
+        "drops many slots at a time, inside the CCD pipeline as in InfiniPot's tables, with what stays where "
+        "a text ends (`tail`, ADR 15) and amid an answer (ADR 4); `step` 1 drops one; under tensor "
         "parallelism the mean is over each process's own heads"
     )
     needs: ClassVar[frozenset[Need]] = frozenset({"last"})

@@ -41,6 +41,7 @@ _AMOUNT: dict[str, Any] = {
     "words": (("all", ALL),),
 }
 _BITS = "Bits of a pot's keys and values: 8 takes less than half the memory."
+_POOLED = "7 where slots are chosen one by one; 1 = off"
 _UNITS = "What stays or goes together when a pot is distilled."
 _PROMPT = "general, general-1, general-2, question, padding, unrelated, or a text of your own."
 
@@ -64,7 +65,7 @@ SIZES = _named(  # fields of PotConfig by the same names, and `step`
 CHOICE = _named(  # how a method chooses what to keep; a setting of the policy by the same name, if it has one
     Option("catalyst", str, None, _PROMPT, POT, metavar="NAME|TEXT", shown="question in ask, else general"),
     Option("novelty", float, None, "Share of kept entries chosen by novelty.", POT, shown="0.5"),
-    Option("pool", int, None, "Neighbouring slots whose scores are pooled.", POT, shown="7; 1 = off"),
+    Option("pool", int, None, "Neighbouring slots whose scores are pooled.", POT, shown=_POOLED),
     Option("pooling", str, None, "How they are pooled.", POT, choices=("mean", "max"), shown="mean"),
     Option("units", str, None, _UNITS, POT, choices=UNITS, shown="slots for a question, else sentences"),
 )

@@ -72,7 +72,8 @@ def test_without_lm_eval_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
     done = run("harness", "--tasks", "x")
     assert done.returncode == 2
     assert done.stderr.decode().splitlines()[0] == (
-        "infinipot: the lm-eval harness needs more packages: pip install 'infinipot[harness]'"
+        "infinipot: the lm-eval harness needs more packages: "
+        "run pip install '.[harness]' in your copy of the repository"
     )
 
 

@@ -117,7 +117,7 @@ def test_a_file_without_keys_does_not_open_the_door(served: list[Settings], tmp_
 def test_without_the_extra_one_line_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "uvicorn", None)
     done = run()
-    assert "pip install 'infinipot[serve]'" in str(done.exception)
+    assert "pip install '.[serve]'" in str(done.exception)
 
 
 def test_an_open_door_is_warned_of_before_anything_is_loaded(

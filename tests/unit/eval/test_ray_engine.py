@@ -129,7 +129,7 @@ def test_an_error_of_ours_comes_back_as_it_was() -> None:
 
 def test_without_ray_one_line_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "ray", None)
-    with pytest.raises(ConfigError, match=r"pip install 'infinipot\[ray\]'"):
+    with pytest.raises(ConfigError, match=r"pip install '\.\[ray\]'"):
         RayWorkers(toy_eval.engine)
 
 

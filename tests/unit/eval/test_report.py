@@ -342,7 +342,7 @@ def test_without_matplotlib_one_line_says_what_to_install(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(sys.modules, "matplotlib", None)
-    with pytest.raises(ConfigError, match=r"pip install 'infinipot\[eval\]'"):
+    with pytest.raises(ConfigError, match=r"pip install '\.\[eval\]'"):
         report([passkey(tmp_path / "run")], tmp_path / "out")
 
 

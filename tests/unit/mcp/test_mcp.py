@@ -327,4 +327,4 @@ def test_what_mcp_cannot_be_started_with(tmp_path: Path, monkeypatch: pytest.Mon
     monkeypatch.setitem(sys.modules, "mcp", None)
     done = run("mcp")
     assert done.returncode == 2
-    assert b"needs more packages: pip install 'infinipot[mcp]'" in done.stderr
+    assert b"needs more packages: run pip install '.[mcp]'" in done.stderr

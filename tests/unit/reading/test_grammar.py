@@ -166,7 +166,7 @@ def test_a_model_whose_answers_have_no_end_is_refused() -> None:
 
 def test_without_the_extra_one_line_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "llguidance", None)
-    with pytest.raises(ConfigError, match=r"pip install 'infinipot\[grammar\]'"):
+    with pytest.raises(ConfigError, match=r"pip install '\.\[grammar\]'"):
         Grammar.json()
 
 

@@ -99,7 +99,7 @@ def test_a_damaged_pdf_is_refused(data: bytes, tmp_path: Path) -> None:
 
 def test_a_pdf_without_its_package_names_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "pypdfium2", None)
-    with pytest.raises(ConfigError, match=r"a PDF needs more packages: pip install 'infinipot\[files\]'"):
+    with pytest.raises(ConfigError, match=r"a PDF needs more packages: run pip install '\.\[files\]'"):
         converted("pdf", made.pdf(LINES))
 
 
