@@ -11,6 +11,7 @@ from claims.raw import Rows, chance, document, rows_of, three
 from infinipot.eval.estimates import FEW, bootstrapped, paired
 from infinipot.eval.tasks.task import half
 from paper.spent import CANDIDATES, USUAL
+from paper.tried import ENDS
 
 DEFAULT, POOLED = "candidate 4096 general", "candidate 4096 pool=15 novelty_pool=15"
 TWICE = "{:.1f}; {:.1f} ({:.1f} to {:.1f}); {:.1f} ({:.1f} to {:.1f})"
@@ -44,6 +45,7 @@ def claimed(says: Says) -> None:
     _budgets(adr)
     _ways(adr)
     _sentences(adr)
+    _ends(adr)
     _maximum(adr)
     _results(partial(says, "docs/results.md"))
     essays, asked = rows_of(ESSAYS), "infinipot 4096 {}by-task"
@@ -236,6 +238,25 @@ def _sentences(adr: partial[None]) -> None:
         "{:.1f} nats a token, the text around them {:.1f}; {:.0f}% of their slots are kept and {:.0f}% of the"
     )
     adr(words, *told[:2], 100 * told[2], 100 * told[3])
+
+
+def _ends(adr: partial[None]) -> None:
+    """A tenth of what stays, reserved at either end."""
+    rows, kept = rows_of("slots/ends-facts-tune"), ENDS.format(" units=sentences")
+    sentences = "candidate 4096 units=sentences general"
+    told = [rows.mean(cell)[0] for cell in (kept, sentences, DEFAULT)]
+    words = "With it {:.1f}% of {} questions about facts are answered, with whole sentences alone {:.1f}% and"
+    adr(f"{words} with single slots {{:.1f}}%:", told[0], len(rows.cell(kept).rows), *told[1:])
+    less = rows.less(kept, sentences)
+    words = "{:.1f} less than without the reserve, not told apart ({:.1f} less to {:.1f} more),"
+    adr(words, -less[0], -less[1], less[2], holds=less[0] < 0 and chance(less))
+    right, count = rows_of(ESSAYS).right(NOW, without=_other_half(rows_of(ESSAYS)))
+    adr("whole sentences find {} of {} there", right, count, holds=right == count)
+
+
+def _other_half(rows: Rows) -> set[str]:
+    """The rows of a run of both halves that are not of `tune`."""
+    return {name for name in rows.cell(NOW).by_example() if half(name) != "tune"}
 
 
 def _maximum(adr: partial[None]) -> None:

@@ -19,6 +19,7 @@ from slots import FACTS
 
 ALONE, ASKS = "candidate 4096 general", f'"{FACTS}"'
 WHOLE, BUDGETS = "candidate 4096{} sentences=whole {}", "budgeted 5120 keep=3072{} general"
+ENDS = "candidate 4096 opening=205 closing=205{} general"
 NOW, *GONE_ON = CANDIDATES.values()
 TRIED = {  # what changes: how the folders of its runs begin, and its cell
     "whole sentences, the default now": ("", NOW),
@@ -29,6 +30,7 @@ TRIED = {  # what changes: how the folders of its runs begin, and its cell
         "slots/sentences-",
         "candidate 4096 sentences=lines general",
     ),
+    "whole sentences, a tenth reserved at either end": ("slots/ends-", ENDS.format(" units=sentences")),
     "novelty pooled too, both over 15 slots": ("slots/", f"{POOLED} general"),
     "pooled so, novelty by its maximum": ("slots/", f"{POOLED} novelty_pooling=max general"),
     "a catalyst that asks for facts": ("slots/", f"candidate 4096 {ASKS}"),
