@@ -51,14 +51,9 @@ def verdict(theirs: float, ours: Estimate | None) -> str:
     """Say whether a difference of ours has the sign of the paper's."""
     if ours is None:
         return "not run"
-    if not told_apart(ours):
+    if not ours.excludes_zero:
         return "not told apart"
     return "agrees" if (ours.mean > 0) == (theirs > 0) else "contradicts"
-
-
-def told_apart(found: Estimate) -> bool:
-    """Say whether a difference is more than chance; a handful of rows that all say the same are none."""
-    return found.excludes_zero and found.count >= FEW
 
 
 def difference(one: Series, other: Series) -> Estimate | None:

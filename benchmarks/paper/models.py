@@ -13,7 +13,7 @@ from infinipot.eval.estimates import FEW, Estimate, estimate
 from infinipot.eval.folder import MANIFEST, read_manifest
 from infinipot.eval.results import KNOWN, UNKNOWN, UNUSED, Run, Section, Series, load, part, sections
 from infinipot.eval.tables import joined
-from paper.beside import STAR, difference, told_apart, worded
+from paper.beside import STAR, difference, worded
 
 GRIDS = {"longbench": "LongBench", "passkey-short": "keys in noise", "essays-short": "keys in essays"}
 OURS, SLOTS = "infinipot", " units=slots"
@@ -115,4 +115,4 @@ def _keys(one: Series) -> str:
 
 def marked(less: Estimate | None) -> str:
     """Write a difference, bold where it is more than chance."""
-    return f"**{worded(less)}**" if less and told_apart(less) else worded(less)
+    return f"**{worded(less)}**" if less and less.excludes_zero else worded(less)

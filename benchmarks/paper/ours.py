@@ -16,7 +16,7 @@ from infinipot.eval.folder import read_rows
 from infinipot.eval.results import Series, load, part, sections
 from infinipot.eval.tables import joined, values
 from infinipot.eval.tasks.longbench import descriptions
-from paper.beside import STAR, TAILS, difference, told_apart
+from paper.beside import STAR, TAILS, difference
 from paper.models import marked
 
 Row = tuple[str, str, str]  # a label, a cell, and the cell that it is compared with; {tail} as in `TAILS`
@@ -235,7 +235,7 @@ def _told(sides: Mapping[str, Sequence[str]]) -> str:
 
 
 def _side(less: Estimate) -> str:
-    if not told_apart(less):
+    if not less.excludes_zero:
         return "level"
     return "above" if less.mean > 0 else "below"
 

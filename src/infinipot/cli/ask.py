@@ -58,7 +58,7 @@ def ask(question: Question, *, given: Given) -> None:
         return
     show_passages(reader, question, passages)
     if kept:
-        taken = f"pot '{pot}' of {kept.card.tokens_read:,} tokens in {clock[2] - clock[1]:.2f} s"
+        taken = f"pot '{pot}' of {kept.card.tokens_read:,} tokens, loaded in {clock[2] - clock[1]:.2f} s"
         note(f"{taken}, {processed:,} tokens of question")
     else:
         note(summary(reader, recipe))

@@ -65,7 +65,8 @@ def chat(*, given: Given) -> None:
             else:
                 stream_answer(pieces)
         except InputError as error:  # a message too long for the pot is no reason to end the talk
-            note(f"infinipot: {error.worded(flag)}")
+            told = error.worded(flag)
+            print_json({"error": told}) if given["json"] else note(f"infinipot: {told}")
 
 
 def _with_system(given: Given, engine: "Engine", recipe: "Recipe") -> "tuple[Recipe, tuple[int, ...]]":

@@ -146,7 +146,7 @@ def _lines(steps: "Iterator[Step]") -> None:
     for number, step in enumerate(steps):
         if number == 0:
             started, first = time.monotonic(), step.work
-            note(f"{step.done:,} of {step.total:,} rows are there")
+            note(f"{step.done:,} of {step.total:,} rows are done already")
         elif time.monotonic() - told >= EVERY:
             told = time.monotonic()
             left = (told - started) * (1 - step.work) / max(1e-9, step.work - first)

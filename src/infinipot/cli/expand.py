@@ -125,9 +125,9 @@ def _parameter(option: Option) -> Parameter:
     names = [flag(option.name)] + ([f"-{option.short}"] if option.short else [])
     if option.kind is bool and option.default:
         names[0] += f"/--no-{option.name.replace('_', '-')}"
-    extra: dict[str, Any] = {"metavar": option.metavar, "show_default": option.shown}
-    extra["parser"] = option.parse if option.words else None
-    extra["autocompletion"] = completing(option.name)
+    extra: dict[str, Any] = {"metavar": option.metavar or "<int>" * (option.kind is int)}
+    extra["parser"] = (lambda given: option.parse(str(given))) if option.words or option.kind is int else None
+    extra |= {"autocompletion": completing(option.name), "show_default": option.shown}
     more = {name: value for name, value in extra.items() if value}
     told = typer.Option(*names, help=worded(option.help), rich_help_panel=option.group or None, **more)
     kind = Annotated[kind | None if option.default is None else kind, told]

@@ -172,11 +172,12 @@ def pot_of(given: Given) -> Kept | None:
 
 def find(given: Given, store: PotStore, name: str) -> Kept:
     """Return a kept pot after refusing options that were decided when its text was read."""
+    card = store.card(name)
     for option in (*METHOD, FORMAT):
         if option.name in given.typed and option.name not in ("catalyst", *RECALLING):
             problem, remedy = f"pot '{name}' has a recipe of its own", f"leave out `{option.name}`"
             raise ConfigError(problem, field=option.name, remedy=remedy)
-    return Kept(store, name, store.card(name), given)
+    return Kept(store, name, card, given)
 
 
 def reader_of(given: Given, engine: "Engine", recipe: "Recipe", question: str | None = None) -> "Reader":

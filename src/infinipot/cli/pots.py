@@ -82,7 +82,7 @@ def bring(path: Exported, *, given: Given) -> None:
         raise InputError(f"cannot read {path}: there is no such file")
     name = path.name.removesuffix(".pot") if given["name"] is None else given["name"]
     card = open_store(given["store"]).bring(path, name, given["replace"])
-    say(given["json"], _told(name, card), f"pot '{name}' is there: {card.title}")
+    say(given["json"], _told(name, card), f"imported pot '{name}': {card.title}")
 
 
 def _card(store: PotStore, name: str) -> Card | StoreError:

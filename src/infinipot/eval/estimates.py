@@ -28,8 +28,8 @@ class Estimate:
 
     @property
     def excludes_zero(self) -> bool:
-        """Whether a difference is more than chance."""
-        return self.low > 0 or self.high < 0
+        """Whether a difference is more than chance; a handful of rows that all say the same are none."""
+        return self.count >= FEW and (self.low > 0 or self.high < 0)
 
     @property
     def span(self) -> str:

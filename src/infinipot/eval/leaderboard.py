@@ -129,7 +129,7 @@ def forest(table: Table) -> str:
     lines = []
     for name, question, less in rows:
         left, at = 50 + 50 * less.low / reach, 50 + 50 * less.mean / reach
-        kind = "below" if less.high < 0 else "above" if less.low > 0 else "chance"
+        kind = "chance" if not less.excludes_zero else "below" if less.high < 0 else "above"
         bar = _bar(f"span {kind}", at, left, 50 * (less.high - less.low) / reach)
         numbers = f"{100 * less.mean:+.1f} <small>{less.span}</small>"
         cells = (f"<td>{html.escape(name)}</td>", f"<td>{question}</td>", f"<td class=n>{numbers}</td>")

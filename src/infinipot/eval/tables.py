@@ -169,7 +169,8 @@ def _difference(section: Section, question: str) -> Table:
     base = first.by_example()
     for one in kind:
         if one is not first and (less := paired(one.by_example(), base)):
-            found.rows.append((section.label(one), one.question, "yes" if less.excludes_zero else "no", less))
+            apart = "yes" if less.excludes_zero else "no" if less.count >= FEW else f"under {FEW} rows"
+            found.rows.append((section.label(one), one.question, apart, less))
     return found
 
 

@@ -98,7 +98,11 @@ class HFModel:
         offsets = self.key_offsets if bits == 8 else [None] * len(windows)
         specs = zip(frequencies(self.decoder, self.config, reach), windows, offsets, strict=True)
         pot = Pot([LayerSpec(*spec) for spec in specs], capacity, keep, mode, bits)
-        pot.max_position, pot.by_address = reach, _by_address(self.config)
+        queries, soft = getattr(self.config, "num_attention_heads", 1), "attn_logit_softcapping"
+        keys = getattr(self.config, "num_key_value_heads", None) or queries
+        # Kernels can attend for any pots by their addresses where logits have no soft limit.
+        pot.by_address = getattr(self.config, soft, None) is None and queries // keys <= GROUP
+        pot.max_position = reach
         return pot
 
     @cached_property
@@ -266,13 +270,6 @@ class _Recorder:
 
     def get_mask_sizes(self, query_length: int, *_: Any) -> tuple[int, int]:
         return query_length, 0
-
-
-def _by_address(config: Any) -> bool:
-    """Say whether kernels can attend for any pots by their addresses: logits have no soft limit."""
-    queries = getattr(config, "num_attention_heads", 1)
-    keys = getattr(config, "num_key_value_heads", None) or queries
-    return getattr(config, "attn_logit_softcapping", None) is None and queries // keys <= GROUP
 
 
 def _obstacle(model: Any) -> str:

@@ -103,7 +103,8 @@ def passages_for(reader: "Reader", question: str, budget: int, queries: Sequence
         some, sure = judged(reader, queries[-1], best(archive, queries, most))
         passages = taken(some, queries, budget, count)
         whole = any(some[0].text in one.text for one in passages)  # neither cut nor the question itself
-        sure = sure and whole and found > 0 and telling >= THREE and not needed(reader, question)
+        needed = reader.session.state.in_dialogue or reader.knows(question)  # what passages have not
+        sure = sure and whole and found > 0 and telling >= THREE and not needed
         return Enough(passages) if sure else passages
     if few:
         queries.append(said(reader, KEYWORDS, question, FEW, ("\n",)))
@@ -119,11 +120,6 @@ def best(archive: Archive, queries: Sequence[str], most: int) -> list[Passage]:
 def affordable(reader: "Reader") -> int:
     """Return how many passages can be judged before every answer without waiting long for it."""
     return JUDGED if reader.model.device.type == "cuda" else 0
-
-
-def needed(reader: "Reader", question: str) -> bool:
-    """Say whether the pot has what passages have not: a talk, or a text that was read for this question."""
-    return reader.session.state.in_dialogue or reader.knows(question)
 
 
 def wordings(archive: Archive, question: str, in_dialogue: bool) -> list[str]:

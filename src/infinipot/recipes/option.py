@@ -59,9 +59,10 @@ class Option:
     @property
     def bounds(self) -> str:
         """The bounds in words."""
+        least, most = (f"{one or 0:.10g}" for one in (self.least, self.most))
         if self.least is None:
-            return f"at most {self.most:g}"
-        return f"at least {self.least:g}" if self.most is None else f"{self.least:g} to {self.most:g}"
+            return f"at most {most}"
+        return f"at least {least}" if self.most is None else f"{least} to {most}"
 
     def worded(self, value: Any) -> str:
         """Return a value as a person would give it."""
@@ -97,4 +98,5 @@ class Option:
             words = {int: "a whole number such as 2048 or 4k", float: "a number"}
             also = ", or a share such as 0.5" if self.share else ""
             also += "".join(f", or {word}" for word, _ in self.words)
-            raise wrong(self.name, text, f"use {words.get(self.kind, self.kind.__name__)}{also}") from None
+            remedy = f"use {words.get(self.kind, self.kind.__name__)}{also}"
+            raise ConfigError(f"`{self.name}` is '{text}'", field=self.name, remedy=remedy) from None

@@ -18,10 +18,10 @@ THEIRS, DIALOGUE = "the recipe's", "chat where the model has a template"
 MODEL = Option("model", str, DEFAULT_MODEL, "Alias, hub id, folder or .gguf file.", POT, short="m")
 DEVICE = Option("device", str, "auto", "auto, cpu, cuda, cuda:1, mps.", POT)
 DTYPE = Option("dtype", str, "auto", "auto, float32, bfloat16, float16, mixed.", POT)
-_HELD = "How weights are held: as in their file, in 4 or 8 bits, or in full."
+_HELD = "How weights are held: auto, as in their file; int4, int8, fp8; or full."
 WEIGHTS = Option("weights", str, "auto", _HELD, POT, choices=("auto", "int4", "int8", "fp8", "full"))
 _THREADS = "Threads to compute with on a CPU; fewer while other programs are busy, unless named."
-THREADS = Option("threads", int, None, _THREADS, POT, least=1, shown="torch's")
+THREADS = Option("threads", int, None, _THREADS, POT, least=1, most=512, shown="torch's")
 COMPUTING = (DEVICE, DTYPE, WEIGHTS, THREADS)
 ENGINE = (MODEL, *COMPUTING)
 
@@ -51,7 +51,7 @@ def _named(*options: Option) -> dict[str, Option]:
 
 
 SIZES = _named(  # fields of PotConfig by the same names, and `step`
-    Option("capacity", int, DEFAULT_CAPACITY, _ENTRIES, POT, applies="sized"),
+    Option("capacity", int, DEFAULT_CAPACITY, _ENTRIES, POT, most=99_999_999, applies="sized"),
     Option("keep", int, None, "Entries left after a distillation.", POT, shown="half", share=True),
     Option("step", int, None, "Entries dropped at a time; another way to say `keep`.", POT, shown=THEIRS),
     Option("opening", int, None, "First slots that are never dropped.", POT, shown="0", applies="chooses"),
@@ -65,7 +65,7 @@ SIZES = _named(  # fields of PotConfig by the same names, and `step`
 CHOICE = _named(  # how a method chooses what to keep; a setting of the policy by the same name, if it has one
     Option("catalyst", str, None, _PROMPT, POT, metavar="NAME|TEXT", shown="question in ask, else general"),
     Option("novelty", float, None, "Share of kept entries chosen by novelty.", POT, shown="0.5"),
-    Option("pool", int, None, "Neighbouring slots whose scores are pooled.", POT, shown=_POOLED),
+    Option("pool", int, None, "Neighbouring slots whose scores are pooled.", POT, most=99_999, shown=_POOLED),
     Option("pooling", str, None, "How they are pooled.", POT, choices=("mean", "max"), shown="mean"),
     Option("units", str, None, _UNITS, POT, choices=UNITS, shown="slots for a question, else sentences"),
 )

@@ -1,6 +1,7 @@
 """The server as a process: one socket, one event loop, and an end that loses nothing that was accepted."""
 
 import asyncio
+import atexit
 import gc
 import logging
 import socket
@@ -115,6 +116,7 @@ class Server(uvicorn.Server):
             self._announced = True
             gc.collect()
             gc.freeze()  # what is there stays: looked through again and again, it would stop all answers
+            atexit.register(gc.unfreeze)  # or libraries tell of leaks
             settings, state = self._service.settings, self._service.scheduler.state()
             pots, bound = (state[name] / 1e9 for name in ("pots_bytes", "memory_bound_bytes"))
             log.info("%s is ready at %s", self._service.model, self._address)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections import deque
 from pathlib import Path
 
@@ -60,6 +61,16 @@ def test_a_talk_about_a_file_has_the_layout_of_a_talk(monkeypatch: pytest.Monkey
     assert layouts(monkeypatch, tokenizer) == [tokenizer.frame("chat")]
     assert layouts(monkeypatch, tokenizer, "--format", "plain") == [tokenizer.frame("plain")]
     assert layouts(monkeypatch, Untaught(), "--file", text) == [tokenizer.frame("plain")]
+
+
+def test_a_message_that_is_too_long_has_its_document_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    engine = Engine("toy", "plain", ToyModel(), ByteTokenizer())
+    monkeypatch.setattr(given, "open_engine", lambda *_, **__: engine)
+    said = b"Who? " * 100 + b"\nWho?\n"
+    done = run("chat", "--capacity", "256", "--max-new-tokens", "2", "--json", stdin=said)
+    refused, answered = map(json.loads, done.stdout.splitlines())
+    assert "--capacity" in refused["error"]
+    assert "reply" in answered
 
 
 def test_an_answer_of_nothing_is_said(monkeypatch: pytest.MonkeyPatch, text: str) -> None:

@@ -45,7 +45,7 @@ def test_a_grid_is_run_and_shown_and_reported() -> None:
     )
     assert done.exit_code == 0, done.output
     assert 'infinipot 160 novelty=0 "Say it' in done.stdout
-    assert "0 of 12 rows are there" in done.stderr
+    assert "0 of 12 rows are done already" in done.stderr
     assert "infinipot report results/passkey" in done.stderr
     assert len(read_rows(Path("results/passkey"))) == 12
     assert read_manifest(Path("results/passkey"))["options"] == {
@@ -111,9 +111,9 @@ def test_errors_and_bad_rows_are_told_at_the_end(tmp_path: Path) -> None:
         (["eval", "passkey", "-r", "infinipto"], "did you mean 'infinipot'?"),
         (
             ["eval", "passkey", "--capacity", "many"],
-            "capacity is 'many': use a whole number such as 2048 or 4k",
+            "`capacity` is 'many': use a whole number such as 2048 or 4k",
         ),
-        (["eval", "passkey", "--keep", "2.5"], "keep is '2.5'"),
+        (["eval", "passkey", "--keep", "2.5"], "`keep` is '2.5'"),
         (["eval", "passkey", "--set", "heavy"], "'heavy' is no setting"),
         (["eval", "passkey", "--set", "heavy=4"], "unknown setting of recipe 'infinipot' 'heavy'"),
         (["eval", "passkey", "--catalyst", "generl"], "did you mean 'general'?"),

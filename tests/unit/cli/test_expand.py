@@ -10,6 +10,7 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
+from commands import run
 from doc_pages import every_command
 from infinipot.cli import given as from_given
 from infinipot.cli.expand import Given, flag, with_options, worded
@@ -119,3 +120,15 @@ def test_settings_of_the_recipe_and_the_answer() -> None:
     assert from_given.recipe_of(given_of(), "question").catalyst == "question"
     longer = Given({option.name: option.default for option in changed(ANSWER, max_new_tokens=256)})
     assert from_given.generation_of(longer).max_new_tokens == 256
+
+
+def test_numbers_are_read_as_in_a_variable_and_have_bounds() -> None:
+    assert "count is 2048: use 1 to 9" in str(call("x", "--count", "2k").exception)
+    assert call("x", "--count", "4").exit_code == 0
+    for words, says in {
+        ("--capacity", "nope"): "use a whole number such as 2048 or 4k",
+        ("--capacity", "9" * 20): "use at most 99999999",
+        ("--pool", "9" * 13): "use at most 99999",
+        ("--threads", "100000"): "use 1 to 512",
+    }.items():
+        assert says in run("ask", "-f", "x", *words, "Q").stderr.decode()

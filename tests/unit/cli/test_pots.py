@@ -147,6 +147,7 @@ def test_what_cannot_be_is_refused_before_anything_is_read(
         "give `save` NAME": ["read", "-f", text],
         "one of them": ["read", "-f", text, "--save", "a", "--append", "b"],
         "leave out `replace`": ["read", "-f", text, "--append", "night", "--replace"],
+        "no pot 'nowhere'": ["read", "-f", text, "--append", "nowhere", "--capacity", "192"],
         "nothing to read": ["read", "--save", "a"],
         "no name for a pot": ["read", "-f", text, "--save", "../a"],
         "needs the question": ["read", "-f", text, "--save", "a", "--catalyst", "question"],

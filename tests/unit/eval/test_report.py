@@ -391,6 +391,17 @@ def test_many_rows_are_redrawn_in_pieces_as_they_would_be_at_once(monkeypatch: p
     assert (found.low, found.high) == pytest.approx(tuple(np.quantile(means, (0.025, 0.975))))
 
 
+def test_a_handful_of_rows_that_all_say_the_same_tell_nothing_apart(tmp_path: Path) -> None:
+    assert not Estimate(-1.0, -1.0, -1.0, 9).excludes_zero
+    assert Estimate(-1.0, -1.0, -1.0, 10).excludes_zero
+    one = Grid(("infinipot", "truncate"), (1024,), catalysts=("question",))
+    score = lambda cell, *_: float(cell.recipe.preset.name == "infinipot")  # noqa: E731
+    kept_run(tmp_path / "run", "passkey", one, PASSKEY[:3], score)
+    report([tmp_path / "run"], tmp_path / "out")
+    told = (tmp_path / "out" / "report.md").read_text("utf-8")
+    assert "| truncate 1024 | not used | under 10 rows | -100.0 [-100.0, -100.0] |" in told
+
+
 def test_an_end_that_is_not_0_is_not_printed_as_0() -> None:
     assert Estimate(-0.008, -0.0167, -0.0004, 334).span == "-1.7 to -0.04"
     assert Estimate(0.001, -0.0004, 0.02, 9).span == "-0.04 to 2.0"

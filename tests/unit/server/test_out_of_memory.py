@@ -16,6 +16,7 @@ from infinipot.models.memory import trim
 from infinipot.reading import next_tokens
 from infinipot.reading.sampling import Generation
 from infinipot.server.http.errors import refusal
+from infinipot.server.scheduler import memory_bound
 from infinipot.server.scheduler.memory_bound import FLOOR, TIDY, MemoryBound
 from infinipot.server.scheduler.requests import (
     Answered,
@@ -265,6 +266,22 @@ def test_pots_that_do_not_fit_a_card_are_refused_at_the_start(tmp_path: Path) ->
         measured(tmp_path, FakeCard(total=int(24.5 * 10**9)))
     assert caught.value.field == "slots"
     assert "smaller `capacity`" in caught.value.remedy  # toy pots are small: fewer would not help
+
+
+def test_pots_that_would_fill_a_processor_s_memory_are_refused_after_the_first(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def work() -> None:
+        async with serving(tmp_path, slots=3, conversations=1) as (scheduler, _):
+            readers = [slot.reader for slot in scheduler.slots.all]
+            monkeypatch.setattr(memory_bound, "available", lambda: readers[0].pot.nbytes + 1)
+            made: list[Any] = []
+            with pytest.raises(ConfigError, match=r"4 pots .* do not fit: .* are free") as caught:
+                scheduler.memory.make_pots(readers, made.append)
+            assert made == readers[:1]
+            assert caught.value.remedy == "use `slots` and `conversations` of 2 together"
+
+    go(work)
 
 
 def test_how_many_pots_fit_is_said_where_making_them_fails(tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ from infinipot.common.sizes import in_bytes
 from infinipot.engine import Engine
 from infinipot.errors import ConfigError
 from infinipot.models.card_memory import CardMemory
-from infinipot.models.memory import forget_peak, recent_peak_bytes, trim
+from infinipot.models.memory import available, forget_peak, recent_peak_bytes, trim
 from infinipot.reading.held_words import LEAST
 from infinipot.reading.reader import Reader
 
@@ -42,6 +42,9 @@ class MemoryBound:
                 if not out_of_memory(error):
                     raise
                 self._refuse(count, len(readers))
+            fit = len(readers) if self.card or count else 1 + available() // max(1, reader.pot.nbytes)
+            if fit < len(readers):  # a processor's memory would fill up to the last byte
+                self._refuse(fit, len(readers))
 
     def measure(self, readers: Sequence[Reader], at_once: int, warm_up: Callable[[], bool]) -> None:
         """Let the warm-up do everything that takes memory, and take the bound from what it took.
@@ -79,7 +82,8 @@ class MemoryBound:
         card.limit(torchs)
 
     def _refuse(self, fit: int, wanted: int) -> None:
-        where = f"the card has {in_bytes(self.card.total)}" if self.card else "memory"
+        there = f"the card has {in_bytes(self.card.total)}" if self.card else ""
+        where = there or f"{in_bytes(available())} are free"
         problem = f"{wanted} pots (slots and conversations together) do not fit: {where}"
         fewer, smaller = f"use `slots` and `conversations` of {fit} together", "use a smaller `capacity`"
         raise ConfigError(problem, field="slots", remedy=fewer if fit > 0 else smaller)

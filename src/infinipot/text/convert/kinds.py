@@ -53,7 +53,8 @@ def kind_of(head: bytes, name: str, mime: str = "") -> Kind:
     if head[4:8] == b"ftyp" and CONTROLS.search(head):
         raise InputError(f"{name} is a film or sound (MP4)", remedy=_SOUND)
     meant = _SUFFIXES.get(PurePosixPath(name.rstrip("/")).suffix.lower(), "text")
-    if _is_pdf(head, meant == "pdf" or mime == "application/pdf"):
+    told = meant == "pdf" or mime == "application/pdf"  # or it is no text: something may stand before a PDF
+    if _begin(head).startswith(b"%PDF-") or (b"%PDF-" in head and (told or not _is_text(head))):
         return "pdf"
     if head.startswith((b"PK\x03\x04", b"PK\x05\x06")):
         return "zip"
@@ -71,11 +72,6 @@ def kind_of_upload(head: bytes, name: str, mime: str, title: str) -> Kind:
     found = kind_of(head, name, "" if mime == "application/octet-stream" else mime)
     meant = _SUFFIXES.get(PurePosixPath(title).suffix.lower(), "text")
     return meant if found == "text" and meant in ("html", "markdown") else found
-
-
-def _is_pdf(head: bytes, told: bool) -> bool:
-    """Say whether a PDF begins here; one that has something in front is told, or is no text."""
-    return _begin(head).startswith(b"%PDF-") or (b"%PDF-" in head and (told or not _is_text(head)))
 
 
 def _is_text(head: bytes) -> bool:
