@@ -1,4 +1,4 @@
-"""Budgets by head and by layer (Ada-KV), tried beside the default by `benchmarks/slots.py`.
+"""Budgets by head and by layer (Ada-KV, EpiCache), tried beside the default by `benchmarks/slots.py`.
 
 A pot has as many slots in every layer and head. Here it gets SPARE more than it may use: what a head is not
 to have is kept and hidden, by a number beside every key and query that makes its logit vanish. So once
@@ -10,6 +10,7 @@ do for answers, no more. Hidden slots have their places in the order of position
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar, Literal
 
@@ -26,6 +27,7 @@ from infinipot.core.scores import pool
 from infinipot.engine import Engine
 from infinipot.policies.base import Policy
 from infinipot.policies.registry import registry
+from infinipot.recipes.recipe import Recipe
 
 SPARE = 1024  # slots of every head that are hidden, in the mean
 LEAST = 0.2  # of an even share, which every head has in any case; as in Ada-KV
@@ -36,15 +38,17 @@ WIDTH, HIDDEN = 8, -1e5  # columns that are added to a head, as kernels want the
 class Budgeted(Policy):
     """The default's ranking, but the catalyst's share is one ranking across heads, or all layers' heads.
 
-    across  none: every head has as many; heads: a layer's heads share theirs; layers: all share theirs.
+    across  none: every head has as many; heads: a layer's heads share theirs; layers: all share theirs;
+            shares: every layer has its share, which `sensitivity` found.
     """
 
     paper: ClassVar[str] = "none: candidates"
     hidden: ClassVar[deque[Tensor]] = deque()  # of the layers whose slots were just chosen
+    shares: ClassVar[Sequence[float]] = ()  # of each layer, in any unit
 
     novelty: float = 0.5
     pool: int = 7
-    across: Literal["none", "heads", "layers"] = "heads"
+    across: Literal["none", "heads", "layers", "shares"] = "heads"
 
     @property
     def needs(self) -> frozenset[Need]:
@@ -73,6 +77,8 @@ class Budgeted(Policy):
         layers, heads, slots = asked.shape
         ranks = asked.argsort(-1, descending=True).argsort(-1)
         least = mean if self.across == "none" else round(LEAST * mean)
+        if self.across == "shares":
+            return ranks < torch.tensor(allotted(self.shares, mean, least, most))[:, None, None].to(ranks)
         score = asked.masked_fill(ranks < least, torch.inf).masked_fill(ranks >= most, -torch.inf)
         rows = layers if self.across == "layers" else 1
         together = score.reshape(layers // rows, rows * heads * slots)
@@ -82,6 +88,46 @@ class Budgeted(Policy):
     def aged(self, novelty: Tensor) -> Tensor:
         """Mark what is hidden by a novelty that no token has."""
         return novelty.masked_fill(self.hidden.popleft().to(novelty.device), -torch.inf)
+
+
+def allotted(shares: Sequence[float], mean: int, least: int, most: int) -> list[int]:
+    """Return the slots of a head of each layer, by the layers' shares: `mean` in the mean, or a few less."""
+
+    def slots(scale: float) -> list[int]:
+        return [min(max(int(scale * share), least), most) for share in shares]
+
+    low, high = 0.0, most / max(min(shares), 1e-6)  # keys of a first layer never change: it has no share
+    for _ in range(60):
+        middle = (low + high) / 2
+        low, high = (low, middle) if sum(slots(middle)) > mean * len(shares) else (middle, high)
+    return slots(low)
+
+
+def sensitivity(engine: Engine, text: str, capacity: int) -> list[float]:
+    """Return by how much distilling changes each layer's keys, as in EpiCache: one less their mean cosine.
+
+    A pot's keys of tokens that it read after the first distillation are compared with a whole cache's.
+    """
+    pots = []
+    for name in ("infinipot", "full"):
+        recipe = Recipe.named(name, capacity=capacity, format=engine.format)
+        reader = recipe.reader(engine.model, engine.tokenizer)
+        reader.read(text)
+        pots.append(reader.pot.pot_layers)
+    return [1 - float(_alike(*pair, capacity).mean()) for pair in zip(*pots, strict=True)]
+
+
+def _alike(part: PotLayer, whole: PotLayer, after: int) -> Tensor:
+    """Return cosines of the keys that two layers have of the same tokens, those `after` so many."""
+    turned = []  # to position 0
+    for layer in (part, whole):
+        keys = layer.keys[:, :, : layer.fill]
+        layer.rotation.reach(layer.fill)
+        places = torch.arange(layer.fill, device=keys.device).expand(keys.shape[:-1])
+        turned.append(layer.rotation.back(keys, places))
+    source = part.source[:, :, : part.fill]
+    same = turned[1].gather(2, source[..., None].expand_as(turned[0]))
+    return F.cosine_similarity(turned[0], same, dim=-1)[source >= after]
 
 
 def _attend(

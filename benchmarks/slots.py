@@ -13,6 +13,7 @@ such a run alike, and are to be compared with even budgets.
 from __future__ import annotations
 
 import argparse
+import json
 import time
 from pathlib import Path
 from typing import Any
@@ -59,6 +60,7 @@ CANDIDATES: dict[str, dict[str, Any]] = {
     "share by nats, pooled, catalyst facts": {**POOLED, "share": "nats", "catalyst": FACTS},
     "budgets of heads": {"across": "heads"},
     "budgets of layers": {"across": "layers"},
+    "budgets by sensitivity": {"across": "shares"},
     "even budgets": {"across": "none"},
     "frozen": {"join": "frozen"},
     "frozen, catalyst facts": {"join": "frozen", "catalyst": FACTS},
@@ -148,6 +150,16 @@ def table(name: str, cells: Cells, engine: Engine, out: Path) -> None:
         )
 
 
+def calibrate(engine: Engine, args: argparse.Namespace) -> None:
+    """Find how sensitive each layer is, or take what the same run found before."""
+    kept = args.out / "sensitivity.json"
+    if not kept.exists():
+        found = budgets.sensitivity(engine, args.calibration.read_text(), args.capacity)
+        kept.parent.mkdir(parents=True, exist_ok=True)
+        kept.write_text(json.dumps({"text": args.calibration.name, "layers": found}, indent=1))
+    budgets.Budgeted.shares = json.loads(kept.read_text())["layers"]
+
+
 def options() -> argparse.ArgumentParser:
     """The command line."""
     parser = argparse.ArgumentParser(
@@ -171,6 +183,7 @@ def options() -> argparse.ArgumentParser:
     )
     parser.add_argument("--texts", type=int, default=2, help="that facts are planted in")
     parser.add_argument("--tasks", default=LONGBENCH, help="of LongBench")
+    parser.add_argument("--calibration", type=Path, help="text that says what budgets are by sensitivity")
     parser.add_argument("--batch", type=int)
     parser.add_argument("--minutes", type=float, default=9)
     parser.add_argument("--out", type=Path, required=True)
@@ -182,12 +195,16 @@ def main() -> None:
     args = options().parse_args()
     if unknown := [name for name in args.only.split(";") if name and name not in CANDIDATES]:
         raise SystemExit(f"there is no candidate '{unknown[0]}': use {', '.join(CANDIDATES)}")
+    if "budgets by sensitivity" in named(args.only) and not args.calibration:
+        raise SystemExit("budgets by sensitivity need a text: add --calibration FILE")
     candidates.register()
     budgets.register()
     ends = time.monotonic() + 60 * args.minutes
     engine = open_engine(args.model, args.device, args.dtype)
     if args.maximum:
         candidates.take_maximum()
+    if args.calibration:
+        calibrate(engine, args)
     if any("across" in CANDIDATES[name] for name in named(args.only)):
         budgets.allow(engine)
     for name in args.sets.split(","):

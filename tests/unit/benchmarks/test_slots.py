@@ -149,6 +149,26 @@ def test_heads_share_a_layers_budget_and_layers_share_all(spare: int) -> None:
     assert by_layer.max() <= 24
 
 
+def test_shares_are_met_as_far_as_the_bounds_let_them() -> None:
+    assert budgets.allotted([0.2, 0.2, 0.2], 16, 3, 24) == [16, 16, 16]
+    assert budgets.allotted([1, 2, 3], 16, 3, 24) == [8, 16, 24]
+    assert budgets.allotted([0, 1, 1, 98], 16, 3, 24) == [3, 18, 18, 24]
+
+
+def test_each_layer_has_its_share(spare: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Budgeted, "shares", (1, 2, 3))
+    novelty, catalyst = torch.rand(2, 3, 2, 64, generator=torch.Generator().manual_seed(1))
+    evidence = Evidence(0, torch.arange(64).expand(3, 2, 64), novelty, catalyst)
+    assert live("shares", evidence).sum(-1).tolist() == [[8 + 4] * 2, [8 + 8] * 2, [8 + 12] * 2]
+
+
+def test_a_first_layers_keys_do_not_change_and_later_ones_do() -> None:
+    engine = Engine("small", "plain", HFModel(build("llama-3.1")), ByteTokenizer())
+    found = budgets.sensitivity(engine, "The quick brown fox jumps over the lazy dog. " * 6, 72)
+    assert abs(found[0]) < 1e-6
+    assert min(found[1:]) > 1e-4
+
+
 def test_hidden_slots_are_not_seen(spare: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(registry(), "budgeted", Budgeted)
     monkeypatch.setattr(budgets.dispatch, "KERNELS", True)
