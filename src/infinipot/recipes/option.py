@@ -99,4 +99,4 @@ class Option:
             also = ", or a share such as 0.5" if self.share else ""
             also += "".join(f", or {word}" for word, _ in self.words)
             remedy = f"use {words.get(self.kind, self.kind.__name__)}{also}"
-            raise ConfigError(f"`{self.name}` is '{text}'", field=self.name, remedy=remedy) from None
+            raise wrong(self.name, text, remedy) from None

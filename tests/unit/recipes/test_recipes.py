@@ -318,7 +318,7 @@ def test_ends_hold_no_more_than_they_must() -> None:
         (lambda: Recipe.named(pool=4), "odd"),
         (lambda: Recipe.named(pooling="median"), "mean or max"),
         (lambda: parse_knob("heavy", find("h2o")), "use NAME=VALUE"),
-        (lambda: parse_knob("heavy=many", find("h2o")), "`heavy` is 'many': use a whole number"),
+        (lambda: parse_knob("heavy=many", find("h2o")), "heavy is 'many': use a whole number"),
         (lambda: parse_knob("decay=x", find("sirllm")), "use a number"),
         (lambda: parse_knob("hevy=4", find("h2o")), "did you mean 'heavy'"),
     ],
