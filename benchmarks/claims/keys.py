@@ -6,6 +6,7 @@ from functools import partial
 
 from claims.checks import Says
 from claims.raw import Three, chance, rows_of
+from infinipot.eval.estimates import FEW
 
 KNOWN, UNKNOWN = "question", "general"
 SLOTS = f"units=slots {UNKNOWN}"  # the default before
@@ -39,15 +40,18 @@ def _today(says: partial[None]) -> None:
         [long.right(f"infinipot 4096 {name}", length=one) for one in LONG] for name in (UNKNOWN, SLOTS)
     )
     told = sum(right for right, _ in far), sum(count for _, count in far)
-    near = {row["example"] for row in long.cell(unknown).rows if row["facts"]["length"] not in LONG}
-    more = long.less(unknown, f"infinipot 4096 {SLOTS}", near)
-    words = "beyond, it finds {} of {} keys in essays, and slot by slot none ({:.1f} more, {:.1f} to {:.1f})."
-    says(words, *told, *more, holds=more[1] > 0 and not any(right for right, _ in one_by_one))
+    words = "beyond, it finds {} of {} keys in essays, and slot by slot none: nine keys are too few to tell"
+    says(words, *told, holds=told[1] == 9 < FEW and not any(right for right, _ in one_by_one))
     rope, bare = (
         essays.less(f"no-cr-rope 4096 {KNOWN}", known),
         essays.less("ccd 4096", f"infinipot 4096 {SLOTS}"),
     )
-    says("In essays CR-RoPE shows. CCD is below InfiniPot,", holds=rope[2] < 0 and bare[2] < 0)
+    without = [essays.right(f"no-cr-rope 4096 {KNOWN}", length=1024 * k) for k in (4, 8, 16, 32, 64)]
+    near, wide = ([sum(pair) for pair in zip(*some, strict=True)] for some in (without[:3], without[3:]))
+    words = "In essays CR-RoPE shows: of {} keys up to 16K none is lost without it,"
+    words += " of {} in 32K and 64K seven."
+    says(words, near[1], wide[1], holds=rope[2] < 0 and near[0] == near[1] and wide[1] - wide[0] == 7)
+    says("CCD is below InfiniPot,", holds=bare[2] < 0)
     found, level = (essays.less("ccd 4096", f"infinipot-paper 4096 {c}") for c in (KNOWN, UNKNOWN))
     words = (
         "it is below with the question known ({:.1f}, {:.1f} to {:.1f}) and not told apart with it unknown."
@@ -69,13 +73,13 @@ def _made_for_a_question(says: Says) -> None:
     long, (known, unknown) = rows_of("report-half/essays"), (f"infinipot 4096 {c}" for c in (KNOWN, UNKNOWN))
     near = {row["example"] for row in long.cell(unknown).rows if row["facts"]["length"] not in LONG}
     (every, count), (some, _) = (long.right(cell, near) for cell in (known, unknown))
-    more = long.less(known, unknown, near)
-    words = "keys in essays beyond 64K tokens, {} of {} against {} ({:.1f} points more, {:.1f} to {:.1f};"
-    says("docs/how-it-works.md", words, every, count, some, *more, holds=more[1] > 0)
+    words = "found {} of {} keys in essays beyond 64K tokens, where the other found {}: too few to tell apart"
+    says("docs/how-it-works.md", words, every, count, some, holds=count < FEW)
     level = rows_of("report-half/essays-more").less(unknown, known), _asked()
     words = "Up to 64K, and on LongBench, the two are not told apart."
     says("docs/how-it-works.md", words, holds=all(map(chance, level)))
-    words = "({} of {} found; {} of {} with it known); up to 64K the two are not told apart"
+    words = "({} of {} found; {} of {} with it known: too few to tell apart);"
+    words += " up to 64K the two are not told apart"
     says("docs/footguns.md", words, some, count, every, count, holds=chance(level[0]))
     small = rows_of("defaults-smollm2/longbench")
     distilled = small.less("infinipot 4096 tail=distil by-task", "infinipot 4096 by-task")
@@ -107,9 +111,10 @@ def _differences(says: partial[None]) -> None:
     noise = rows_of("report-half/passkey")
     less = [-number for number in noise.less(rope, known)]
     words = (
-        "InfiniPot without CR-RoPE loses {:.1f} ({:.1f} to {:.1f}): at 1M none of its three keys is found."
+        "InfiniPot without CR-RoPE finds {:.1f} less, not told apart ({:.1f} less to {:.1f} more): at 1M none"
     )
-    says(words, *less, holds=less[2] > 0 and noise.right(rope, length=LONG[-1]) == (0, 3))
+    lost = noise.right(rope, length=LONG[-1]) == (0, 3)
+    says(words, less[0], less[1], -less[2], holds=less[2] < 0 < less[1] and lost)
 
 
 def _kept(says: Says) -> None:

@@ -48,9 +48,11 @@ def _gemma(page: partial[None]) -> None:
     noise, essays = (rows_of(f"report-half-gemma-3-270m/{name}-short") for name in ("passkey", "essays"))
     ours, blind, cut = "infinipot 4096 question", "infinipot 4096 general", "truncate 4096"
     right, count = noise.right(ours)
-    below = all(noise.less(cell, ours)[2] < 0 for cell in OTHERS) and right == count == noise.right(blind)[0]
-    words = "InfiniPot finds all, known or not, the whole cache {} and truncation {}, each told apart;"
-    page(f"Of {{}} keys in noise {words}", count, noise.right("full")[0], noise.right(cut)[0], holds=below)
+    below = noise.less(cut, ours)[2] < 0 and chance(noise.less("full", ours))
+    words = "Of {} keys in noise InfiniPot finds all, known or not, truncation {}, which is told apart,"
+    every = right == count == noise.right(blind)[0]
+    found = noise.right(cut)[0], noise.right("full")[0]
+    page(f"{words} the whole cache {{}}, which is not;", count, *found, holds=below and every)
     printed = "infinipot-paper 4096 question"
     told = [essays.right(cell)[0] for cell in (ours, printed, "full")]
     words = "with questions known, the method as printed {}, which is told apart, the whole cache {}, which"

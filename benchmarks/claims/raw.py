@@ -96,6 +96,18 @@ class Rows:
         """Return by how much a cell is above another one, row by row, on the rows both have."""
         return three(paired(self._but(self.cell(cell), without), self.cell(other).by_example()))
 
+    def but_one(self, cell: str, other: str, without: Collection[str] = ()) -> tuple[str, Three]:
+        """Return the row that makes most of a difference, and the difference without that row."""
+        scores, others = self._but(self.cell(cell), without), self.cell(other).by_example()
+        sign = self.less(cell, other, without)[0]
+        most = max(scores.keys() & others, key=lambda row: ((scores[row] - others[row]) * sign, row))
+        return most, self.less(cell, other, {*without, most})
+
+    def task(self, example: str) -> str:
+        """Return the task of a row of LongBench; of LongBench-E as of its twin."""
+        rows = (row for name in self.names for row in self.cell(name).rows if row["example"] == example)
+        return str(next(rows)["facts"]["task"]).removesuffix("_e")
+
     @staticmethod
     def _but(one: Series, without: Collection[str]) -> dict[str, float]:
         return {name: score for name, score in one.by_example().items() if name not in without}

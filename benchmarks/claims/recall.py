@@ -12,7 +12,7 @@ from typing import Any
 
 from claims.checks import Says
 from claims.raw import RESULTS, Three, document, rows_of, three
-from infinipot.eval.estimates import bootstrapped
+from infinipot.eval.estimates import compared
 
 PURE, PASSAGES, BOTH = (
     "infinipot 4096 units=slots general",
@@ -65,7 +65,7 @@ class Asked:
         return sum(row["scores"][rule] == 1 for row in self.rows)
 
     def more(self, rule: str, other: str) -> Three:
-        return three(bootstrapped([row["scores"][rule] - row["scores"][other] for row in self.rows]))
+        return three(compared([(row["scores"][rule], row["scores"][other]) for row in self.rows]))
 
 
 def _rules(adr: partial[None]) -> None:

@@ -6,6 +6,7 @@ Works on the rows of one grid and the paper's numbers (`tables.toml`); yields li
 from __future__ import annotations
 
 import tomllib
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -47,13 +48,25 @@ def common(ours: Mapping[str, Series]) -> dict[str, Series]:
     }
 
 
-def verdict(theirs: float, ours: Estimate | None) -> str:
-    """Say whether a difference of ours has the sign of the paper's."""
+def verdict(theirs: float, ours: Estimate | None, large: Estimate | None) -> str:
+    """Say whether a difference of ours has the sign of the paper's, on all rows and without small tasks'."""
     if ours is None:
         return "not run"
     if not ours.excludes_zero:
         return "not told apart"
-    return "agrees" if (ours.mean > 0) == (theirs > 0) else "contradicts"
+    alike = large and large.excludes_zero and (large.mean > 0) == (ours.mean > 0)
+    few = "" if alike else ", by all rows only"
+    return ("agrees" if (ours.mean > 0) == (theirs > 0) else "contradicts") + few
+
+
+def of_many(one: Series, every: Series) -> Series:
+    """Return a series without the rows of tasks that have few in the one that has all."""
+    counts = Counter(_task(row) for row in every.rows)
+    return replace(one, rows=[row for row in one.rows if counts[_task(row)] >= FEW])
+
+
+def _task(row: Mapping[str, Any]) -> str:
+    return str(row["facts"]["task"]).removesuffix("_e")
 
 
 def difference(one: Series, other: Series) -> Estimate | None:
@@ -86,8 +99,10 @@ def against(
             yield f"| {label} | {numbers[-1]:.2f} | {mean} | | | |"
             continue
         less = difference(one, ours[base]) if one and base in ours else None
+        large = difference(of_many(one, ours[base]), ours[base]) if one and base in ours else None
         gap = numbers[-1] - theirs[base][-1]
-        yield f"| {label} | {numbers[-1]:.2f} | {mean} | {gap:+.2f} | {worded(less)} | {verdict(gap, less)} |"
+        told = f"{gap:+.2f} | {worded(less)} | {verdict(gap, less, large)}"
+        yield f"| {label} | {numbers[-1]:.2f} | {mean} | {told} |"
     yield f"\n{note}\n" if note else ""
 
 
@@ -158,8 +173,8 @@ def budgets(ours: Ours) -> Iterator[str]:
             continue
         means = (f"{100 * fmean(one.scores()):.1f}" for one in both)
         told = f"{size:,} | {len(both[0].scores())} | {' | '.join(means)}"
-        less = difference(*both)
-        yield f"| {told} | {worded(less)} | {verdict(1, less)} |"
+        less, large = difference(*both), difference(of_many(both[0], both[0]), both[1])
+        yield f"| {told} | {worded(less)} | {verdict(1, less, large)} |"
     yield "\nThe rows that all of these answered: a question too long for a small pot has no answer.\n"
 
 

@@ -1,5 +1,8 @@
 """Means of scores and their intervals of 95%: Wilson's for right or wrong, else a seeded bootstrap.
 
+Of differences by rows where all is right or wrong, Newcombe's: redrawn rows would say that 60 of 60 beside
+60 of 60 exclude any difference, and that 60 beside 56 is more than chance.
+
 A task with fewer than `FEW` rows enters no average over tasks: one row more or less would move it.
 """
 
@@ -95,7 +98,36 @@ def wilson(right: float, count: int) -> tuple[float, float]:
 
 def paired(scores: Mapping[str, float], others: Mapping[str, float]) -> Estimate | None:
     """Return by how much some scores are above others, example by example, where both have one."""
-    return bootstrapped([score - others[name] for name, score in scores.items() if name in others])
+    return compared([(score, others[name]) for name, score in scores.items() if name in others])
+
+
+def compared(pairs: Sequence[tuple[float, float]]) -> Estimate | None:
+    """Return by how much the first of each pair is above the second."""
+    if pairs and {score for pair in pairs for score in pair} <= {0.0, 1.0}:
+        return newcombe([(bool(one), bool(other)) for one, other in pairs])
+    return bootstrapped([one - other for one, other in pairs])
+
+
+def newcombe(pairs: Sequence[tuple[bool, bool]]) -> Estimate:
+    """Return a difference of two shares of the same rows, by Newcombe's square-and-add interval (1998)."""
+    count = len(pairs)
+    both, one, other = (sum(pair == said for pair in pairs) for said in ((1, 1), (1, 0), (0, 1)))
+    neither = count - both - one - other
+    first, second = (both + one) / count, (both + other) / count
+    low, high = wilson(both + one, count)
+    least, most = wilson(both + other, count)
+    # How the two go together; less of it where they do, since few rows make it look closer than it is.
+    together: float = both * neither - one * other
+    together = max(together - count / 2, 0) if together > 0 else together
+    spread = (both + one) * (other + neither) * (both + other) * (one + neither)
+    alike = together / sqrt(spread) if spread else 0.0
+
+    def added(a: float, b: float) -> float:
+        return sqrt(max(0.0, a * a - 2 * alike * a * b + b * b))
+
+    less = first - second
+    below, above = added(first - low, most - second), added(high - first, second - least)
+    return Estimate(less, max(-1.0, less - below), min(1.0, less + above), count)
 
 
 def over_tasks(groups: Iterable[Sequence[float]]) -> Estimate | None:

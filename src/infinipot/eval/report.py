@@ -79,7 +79,8 @@ def _page(parts: Sequence[Part], known: dict[str, str], mixed: Sequence[str]) ->
         if section.bad:
             rows = "".join(f"<li>{html.escape(text)}</li>" for text in section.bad)
             body.append(f"<h3>Rows that are no examples</h3><ul class=note>{rows}</ul>")
-    how = "Scores are x 100. Intervals are 95%: Wilson's for right or wrong, else a bootstrap."
+    how = "Scores are x 100. Intervals are 95%: for right or wrong Wilson's, of differences Newcombe's; else"
+    how += " a bootstrap."
     return html_page.page("InfiniPot report", style, [*body, f"<footer>{how}</footer>"])
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,17 +12,39 @@ from infinipot.eval.estimates import Estimate
 from infinipot.eval.folder import read_rows
 from infinipot.eval.grid import Grid
 from infinipot.eval.results import load, sections
-from paper.beside import PAPER, common, verdict
+from paper.beside import PAPER, common, of_many, verdict
 from paper.models import other_models
 from toy_eval import kept_run
 
 
 def test_a_difference_agrees_contradicts_or_is_not_told_apart() -> None:
-    assert verdict(-4.3, Estimate(-0.05, -0.08, -0.01, 60)) == "agrees"
-    assert verdict(-4.3, Estimate(0.05, 0.01, 0.08, 60)) == "contradicts"
-    assert verdict(-4.3, Estimate(0.01, -0.02, 0.04, 60)) == "not told apart"
-    assert verdict(-4.3, Estimate(-1.0, -1.0, -1.0, 3)) == "not told apart"  # three rows tell nothing
-    assert verdict(-4.3, None) == "not run"
+    less, more = Estimate(-0.05, -0.08, -0.01, 60), Estimate(0.05, 0.01, 0.08, 60)
+    level, few = Estimate(0.01, -0.02, 0.04, 60), Estimate(-1.0, -1.0, -1.0, 3)
+    assert verdict(-4.3, less, less) == "agrees"
+    assert verdict(-4.3, more, more) == "contradicts"
+    assert verdict(-4.3, level, less) == "not told apart"
+    assert verdict(-4.3, few, few) == "not told apart"  # three rows tell nothing
+    assert verdict(-4.3, None, None) == "not run"
+
+
+def test_a_difference_that_hangs_on_small_tasks_says_so() -> None:
+    less, more = Estimate(-0.05, -0.08, -0.01, 60), Estimate(0.05, 0.01, 0.08, 60)
+    level = Estimate(-0.01, -0.04, 0.02, 50)
+    assert verdict(-4.3, less, level) == verdict(-4.3, less, None) == "agrees, by all rows only"
+    assert verdict(-4.3, less, more) == "agrees, by all rows only"
+    assert verdict(4.3, less, level) == "contradicts, by all rows only"
+
+
+def test_tasks_of_few_rows_are_taken_out_by_what_the_whole_series_has(tmp_path: Path) -> None:
+    counts = {"qasper": 6, "qasper_e": 4, "trec": 9}
+    asked = [(f"{task}/{n}", {"task": task}) for task, count in counts.items() for n in range(count)]
+    grid = Grid(("infinipot", "full"), catalysts=("by-task",))
+    kept_run(tmp_path, "longbench", grid, asked, lambda *_: 0.5)
+    (section,) = sections(load([tmp_path])[0])
+    every, other = section.series
+    some = replace(other, rows=other.rows[:3] + other.rows[-1:])
+    assert [row["example"] for row in of_many(some, every).rows] == ["qasper/0", "qasper/1", "qasper/2"]
+    assert len(of_many(every, every).rows) == 10
 
 
 def test_the_paper_s_averages_are_those_of_its_cells() -> None:
@@ -53,10 +76,10 @@ def test_a_recipe_with_fewer_rows_says_so_and_is_compared_on_those(tmp_path: Pat
     kept_run(grids / "passkey", "passkey", keys, [("a", {"length": 4096, "depth": 0.5})], lambda *_: 1.0)
     page = beside.page(grids)
     assert "its half `report` ([the protocol](evaluation.md#protocol)), 12 rows; a recipe" in page
-    assert "| TR-4K | 37.20 | 8.3 | -4.30 | +0.0 (0.0 to 0.0) | not told apart |" in page
-    assert "| PT-8K | 42.91 | 0.0 (11 rows; InfiniPot-4K there 0.0) | +1.41 | +0.0 (0.0 to 0.0) |" in page
-    assert "4K, by rows | +0.0 (0.0 to 0.0) | +0.0 (0.0 to 0.0), 11 rows | – |" in page
-    assert "| 4,096 | 12 | 8.3 | 8.3 | +0.0 (0.0 to 0.0) | not told apart |" in page
+    assert "| TR-4K | 37.20 | 8.3 | -4.30 | +0.0 (-24.7 to 24.7) | not told apart |" in page
+    assert "| PT-8K | 42.91 | 0.0 (11 rows; InfiniPot-4K there 0.0) | +1.41 | +0.0 (-25.9 to 25.9) |" in page
+    assert "4K, by rows | +0.0 (-24.7 to 24.7) | +0.0 (-25.9 to 25.9), 11 rows | – |" in page
+    assert "| 4,096 | 12 | 8.3 | 8.3 | +0.0 (-24.7 to 24.7) | not told apart |" in page
 
 
 def test_means_that_stand_side_by_side_are_of_the_rows_that_all_have(tmp_path: Path) -> None:
@@ -108,8 +131,8 @@ def test_another_model_s_tables_keep_the_question_known_and_unknown_apart(tmp_pa
     assert "half `report` (qasper 12); 0 fit the pot." in told
     with_it, without = told.split("| question unknown")
     assert "| InfiniPot | 100.0 (75.8 to 100.0) |  | 12 of 12 (6/6, 6/6) |  |" in with_it
-    less = "6 of 12 (6/6, 0/6) | **-50.0 (-75.0 to -25.0)** |"
-    assert f"| truncated to the pot | 0.0 (0.0 to 24.2) | **-100.0 (-100.0 to -100.0)** | {less}" in with_it
+    less = "6 of 12 (6/6, 0/6) | **-50.0 (-74.6 to -15.4)** |"
+    assert f"| truncated to the pot | 0.0 (0.0 to 24.2) | **-100.0 (-100.0 to -65.7)** | {less}" in with_it
     assert "| InfiniPot | 0.0 (0.0 to 24.2) |  | 6 of 12 (6/6, 0/6) |  |" in without
     assert "SnapKV" in with_it
     assert "SnapKV" not in without

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import csv
-import random
 import re
 import sys
 from dataclasses import replace
@@ -11,12 +10,10 @@ from pathlib import Path
 from typing import Any
 
 import matplotlib.pyplot as plt
-import numpy as np
 import pytest
 
 from infinipot.errors import ConfigError, InputError
-from infinipot.eval import estimates
-from infinipot.eval.estimates import Estimate, bootstrapped, estimate, macro, points, wilson
+from infinipot.eval.estimates import Estimate, points
 from infinipot.eval.grid import Grid
 from infinipot.eval.plots import budget, compared
 from infinipot.eval.report import report
@@ -72,7 +69,8 @@ def test_numbers_by_length_and_depth(tmp_path: Path) -> None:
     assert "| infinipot 1024 general | 80.0 | 80.0 | 80.0 [58.4, 91.9] |" in text
     assert "| truncate 2048 | 100.0 | 0.0 | 50.0 [29.9, 70.1] |" in text
     assert "| full | 8K | 80.0 | 80.0 | 80.0 [49.0, 94.3] |" in text
-    assert "| truncate 1024 | not used | no | -30.0 [" in text  # to the first cell, on the same examples
+    # to the first cell, on the same examples
+    assert "| truncate 1024 | not used | yes | -30.0 [-53.4, -0.5] |" in text
     assert "- hardware: a small computer" in text
     rows = list(csv.DictReader((tmp_path / "out" / "passkey-by-length.csv").read_text().splitlines()))
     first = {
@@ -118,7 +116,7 @@ def test_known_and_unknown_questions_are_compared_apart(tmp_path: Path) -> None:
     assert known.startswith("infinipot 1024 question, question known")
     assert unknown.startswith("infinipot 1024 general, question unknown")
     assert "| cap-only 1024 question | known | no | 0.0 [" in known
-    assert "| truncate 1024 | not used | no | -30.0 [" in known
+    assert "| truncate 1024 | not used | yes | -30.0 [-53.4, -0.5] |" in known
     assert "general" not in known.split("\n\n")[1]
     assert "| cap-only 1024 general | unknown | no |" in unknown
     assert "question |" not in unknown.split("\n\n")[1].split("\n", 2)[2]
@@ -203,7 +201,8 @@ def test_differences_are_bars_and_what_excludes_0_has_a_colour(tmp_path: Path) -
     run = kept_run(tmp_path / "run", "passkey", grid, PASSKEY, score)
     page = report([run], tmp_path / "out")[0].read_text()
     assert '<span class="span below" style="--at:' in page
-    same = report([passkey(tmp_path / "same", grid)], tmp_path / "three")[0].read_text()
+    alike = Grid(("infinipot", "cap-only"), (1024,), catalysts=("general",))
+    same = report([passkey(tmp_path / "same", alike)], tmp_path / "three")[0].read_text()
     assert '<span class="span chance"' in same
 
 
@@ -346,51 +345,6 @@ def test_without_matplotlib_one_line_says_what_to_install(
         report([passkey(tmp_path / "run")], tmp_path / "out")
 
 
-def test_intervals() -> None:
-    assert wilson(8, 10) == pytest.approx((0.4902, 0.9433), abs=1e-4)  # Wilson 1927, as statsmodels gives it
-    assert wilson(10, 10) == pytest.approx((0.7225, 1.0), abs=1e-4)
-    assert wilson(0, 20) == pytest.approx((0.0, 0.1611), abs=1e-4)
-    for count in range(1, 200):
-        for right in range(count + 1):
-            low, high = wilson(right, count)
-            assert 0 <= low <= right / count <= high <= 1
-    graded = [0.2, 0.4, 0.9, 0.7, 0.5, 0.1, 0.3, 0.8] * 10
-    found = estimate(graded)
-    assert found == estimate(graded)  # seeded
-    assert found.mean == pytest.approx(0.4875)
-    spread = 1.96 * (sum((x - 0.4875) ** 2 for x in graded) / 80 / 80) ** 0.5
-    assert found.low == pytest.approx(0.4875 - spread, abs=0.01)
-    assert found.high == pytest.approx(0.4875 + spread, abs=0.01)
-    assert estimate([]) is None
-    mean = macro([[1.0, 1.0], [0.0] * 8, []])
-    assert (mean.mean, mean.low, mean.high, mean.count) == (0.5, 0.5, 0.5, 10)
-    assert bootstrapped([0.0, 1.0, 0.0, -1.0]).mean == 0
-
-
-def test_an_interval_does_not_hang_on_the_order_of_rows_or_on_which_is_taken_from_which() -> None:
-    source = random.Random(3)
-    less = [source.gauss(-0.02, 0.2) for _ in range(200)]
-    found = bootstrapped(less)
-    assert found == bootstrapped(sorted(less))
-    assert found.excludes_zero is (not found.low <= 0 <= found.high)
-    turned = bootstrapped([-one for one in less])
-    assert (turned.mean, turned.low, turned.high) == pytest.approx((-found.mean, -found.high, -found.low))
-    assert bootstrapped(less, [0.1, 0.3]) == bootstrapped([0.3, 0.1], less[::-1])
-    even = bootstrapped([0.1, -0.1, 0.3, -0.3])
-    assert even.low == -even.high
-
-
-def test_many_rows_are_redrawn_in_pieces_as_they_would_be_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(estimates, "AT_ONCE", 3000)
-    groups = sorted(([0.5, 3.0] * 20, sorted(number % 7 / 3 for number in range(300))))
-    source, means = np.random.default_rng(0), np.zeros(estimates.RESAMPLES)
-    for group in groups:
-        drawn = source.integers(len(group), size=(len(means), len(group)))
-        means += np.array(sorted(group))[drawn].mean(1) / 2
-    found = bootstrapped(*groups)
-    assert (found.low, found.high) == pytest.approx(tuple(np.quantile(means, (0.025, 0.975))))
-
-
 def test_a_handful_of_rows_that_all_say_the_same_tell_nothing_apart(tmp_path: Path) -> None:
     assert not Estimate(-1.0, -1.0, -1.0, 9).excludes_zero
     assert Estimate(-1.0, -1.0, -1.0, 10).excludes_zero
@@ -399,7 +353,7 @@ def test_a_handful_of_rows_that_all_say_the_same_tell_nothing_apart(tmp_path: Pa
     kept_run(tmp_path / "run", "passkey", one, PASSKEY[:3], score)
     report([tmp_path / "run"], tmp_path / "out")
     told = (tmp_path / "out" / "report.md").read_text("utf-8")
-    assert "| truncate 1024 | not used | under 10 rows | -100.0 [-100.0, -100.0] |" in told
+    assert "| truncate 1024 | not used | under 10 rows | -100.0 [-100.0, -20.6] |" in told
 
 
 def test_an_end_that_is_not_0_is_not_printed_as_0() -> None:
