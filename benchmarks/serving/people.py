@@ -29,7 +29,7 @@ async def asking(
     """So many clients ask one short question after the other; returns when they began, and all visits.
 
     They begin together, or one after the other within `spread` seconds, and end after some seconds or with
-    `stop`.
+    `stop`; each asks once in any case.
     """
     begin, many = time.perf_counter() + STARTING_S, min(PROCESSES, clients)
     told = {"port": port, "clients": clients, "tokens": tokens, "begin": begin, "spread": spread}
@@ -61,10 +61,12 @@ async def _ask_all(told: dict[str, Any]) -> list[Visit]:
         begin = told["begin"] + told["spread"] * number / told["clients"]
         await asyncio.sleep(begin - time.perf_counter())
         line = Line(told["port"])
-        while time.perf_counter() < told["until"] and not ended.is_set():
-            talk = [{"role": "user", "content": f"Client {number} asks: how was the sea?"}]
+        talk = [{"role": "user", "content": f"Client {number} asks: how was the sea?"}]
+        while True:
             visits.append(await ask(told["port"], talk, told["tokens"], keep=False, line=line))
             visits[-1].text = ""
+            if time.perf_counter() >= told["until"] or ended.is_set():
+                break
         line.close()
 
     await asyncio.gather(*(one(number) for number in told["numbers"]))
