@@ -36,7 +36,7 @@ class ConfigError(InfiniPotError):
 def wrong(field: str, value: object, remedy: str) -> ConfigError:
     """Return the error of an option whose value cannot work."""
     told = f"'{value}'" if isinstance(value, str) else f"{value:g}" if isinstance(value, float) else value
-    return ConfigError(f"{field.replace('_', '-')} is {told}", field=field, remedy=remedy)
+    return ConfigError(f"`{field}` is {told}", field=field, remedy=remedy)
 
 
 def check(fine: bool, field: str, value: object, remedy: str) -> None:

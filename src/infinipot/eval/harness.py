@@ -15,12 +15,13 @@ import torch
 from infinipot.common.extras import needed_for
 from infinipot.common.suggest import hint
 from infinipot.engine import Engine, open_engine
-from infinipot.errors import ConfigError
+from infinipot.errors import ConfigError, wrong
 from infinipot.eval.likelihood import Likelihood, longest_prompt, part, untouched
 from infinipot.models.catalog import DEFAULT_MODEL
 from infinipot.reading.answer import AnswerText
 from infinipot.reading.decode import decode
 from infinipot.reading.sampling import Generation
+from infinipot.recipes.option import Option
 from infinipot.recipes.options import COMPUTING, DECLARED, SIZES
 from infinipot.recipes.presets import find
 from infinipot.recipes.recipe import Recipe
@@ -65,8 +66,8 @@ class InfiniPotLM(TemplateLM):  # type: ignore[misc]  # lm-eval's class has no t
         self.readers = [untouched(self.recipe, self.engine.model, self._tokenizer)]
         most = longest_prompt(self.readers[0])
         if self.recipe.preset.bounded and self.prompt_tokens > most:
-            remedy = f"use {most} or less, or a larger capacity"
-            raise ConfigError(f"prompt_tokens is {self.prompt_tokens}", field="prompt_tokens", remedy=remedy)
+            remedy = f"use {most} or less, or a larger `capacity`"
+            raise wrong("prompt_tokens", self.prompt_tokens, remedy)
 
     @classmethod
     def create_from_arg_obj(cls, arg_dict: Given, additional_config: Given | None = None) -> Self:
@@ -205,8 +206,7 @@ def _batches(wanted: Sequence[Generation], most: int) -> list[list[int]]:
 def generation(asked: Given, most: int = MOST) -> Generation:
     """Read lm-eval's generation settings; one that would change the answer and is not known is refused."""
     lengths = [asked[name] for name in LENGTHS if asked.get(name) is not None]
-    drawn = asked.get("do_sample")
-    temperature = asked.get("temperature")
+    drawn, temperature = asked.get("do_sample"), asked.get("temperature")
     heat = 0.0 if drawn is False else float(temperature if temperature is not None else bool(drawn))
     for name, value in asked.items():
         if name in ("until", "do_sample", "temperature", *LENGTHS) or value is None:
@@ -236,6 +236,4 @@ def recipe_of(name: str, given: Given) -> Recipe:
 
 def whole(name: str, value: Any) -> int:
     """Read a whole number of at least 1."""
-    if not str(value).isdecimal() or int(str(value)) < 1:
-        raise ConfigError(f"{name} is '{value}'", field=name, remedy="use a whole number of at least 1")
-    return int(str(value))
+    return int(Option(name, int, None, "", least=1).parse(str(value)))

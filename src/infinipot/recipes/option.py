@@ -80,7 +80,7 @@ class Option:
         found = tuple(dict.fromkeys(self.parse(part) for part in text.split(",") if part.strip()))
         if not found:
             remedy = "name one value, or several with commas between"
-            raise ConfigError(f"{self.name} is empty", field=self.name, remedy=remedy)
+            raise ConfigError(f"`{self.name}` is empty", field=self.name, remedy=remedy)
         return found
 
     def _parsed(self, text: str) -> Any:

@@ -172,7 +172,7 @@ def test_numbers_have_three_digits() -> None:
         (["--model", "smollm2"], "measures one model"),
         (["--documents", "2", "--recipe", "full"], "has no cycle"),
         (["--device", "tpu"], "is not there"),
-        (["--keep", "96"], "keep is 96"),
+        (["--keep", "96"], "`keep` is 96"),
     ],
 )
 def test_bad_input_is_refused_in_one_line(words: list[str], hint: str) -> None:

@@ -111,9 +111,9 @@ def test_errors_and_bad_rows_are_told_at_the_end(tmp_path: Path) -> None:
         (["eval", "passkey", "-r", "infinipto"], "did you mean 'infinipot'?"),
         (
             ["eval", "passkey", "--capacity", "many"],
-            "capacity is 'many': use a whole number such as 2048 or 4k",
+            "`capacity` is 'many': use a whole number such as 2048 or 4k",
         ),
-        (["eval", "passkey", "--keep", "2.5"], "keep is '2.5'"),
+        (["eval", "passkey", "--keep", "2.5"], "`keep` is '2.5'"),
         (["eval", "passkey", "--set", "heavy"], "'heavy' is no setting"),
         (["eval", "passkey", "--set", "heavy=4"], "unknown setting of recipe 'infinipot' 'heavy'"),
         (["eval", "passkey", "--catalyst", "generl"], "did you mean 'general'?"),

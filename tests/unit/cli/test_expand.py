@@ -77,7 +77,7 @@ def test_a_command_gets_every_option_by_name() -> None:
 def test_what_is_out_of_bounds_is_refused_with_its_field() -> None:
     error = call("x", "--count", "10").exception
     assert isinstance(error, ConfigError)
-    assert (str(error), error.field) == ("count is 10: use 1 to 9", "count")
+    assert (str(error), error.field) == ("`count` is 10: use 1 to 9", "count")
     assert call("x", "--kind", "third").exit_code == 2
     assert "--no-as-is" in call("x", "--no-as-is").output
 
@@ -110,7 +110,7 @@ def test_a_new_size_passes_through_to_the_pot(monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setitem(SIZES, "opening", replace(SIZES["opening"], least=2))
     monkeypatch.setitem(DECLARED, "opening", SIZES["opening"])
     assert from_given.recipe_of(given_of(opening=3)).config.opening == 3
-    with pytest.raises(ConfigError, match="opening is 1: use at least 2"):
+    with pytest.raises(ConfigError, match="`opening` is 1: use at least 2"):
         from_given.recipe_of(given_of(opening=1))
 
 
@@ -123,7 +123,7 @@ def test_settings_of_the_recipe_and_the_answer() -> None:
 
 
 def test_numbers_are_read_as_in_a_variable_and_have_bounds() -> None:
-    assert "count is 2048: use 1 to 9" in str(call("x", "--count", "2k").exception)
+    assert "`count` is 2048: use 1 to 9" in str(call("x", "--count", "2k").exception)
     assert call("x", "--count", "4").exit_code == 0
     for words, says in {
         ("--capacity", "nope"): "use a whole number such as 2048 or 4k",

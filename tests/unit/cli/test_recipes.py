@@ -61,7 +61,7 @@ def test_the_docs_are_made_from_the_same_source() -> None:
         (["--recipe", "h2o", "--set", "heavy"], "use NAME=VALUE"),
         (["--recipe", "full", "--novelty", "0.3"], "unknown setting of recipe 'full' 'novelty'"),
         (["--recipe", "swa", "--set", "sinks=2"], "sinks is what makes recipe 'swa'"),
-        (["--step", "4096"], "step is 4096: use 1 to 4095"),
+        (["--step", "4096"], "`step` is 4096: use 1 to 4095"),
         (["--step", "4", "--keep", "8"], "give one of them"),
     ],
 )

@@ -92,12 +92,12 @@ def test_keys_repeat(served: list[Settings]) -> None:
 @pytest.mark.parametrize(
     ("words", "says"),
     [
-        (["--slots", "0"], "slots is 0"),
+        (["--slots", "0"], "`slots` is 0"),
         (["--api-key", ""], "key is empty"),
         (["--api-key", "a,,b"], "key is empty"),
         (["--api-key-file", "nowhere"], "cannot read the keys"),
         (["--spool", "nowhere"], "no folder nowhere"),
-        (["--port", "99999"], "port is 99999"),
+        (["--port", "99999"], "`port` is 99999"),
     ],
 )
 def test_wrong_options(served: list[Settings], words: list[str], says: str) -> None:

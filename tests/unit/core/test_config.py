@@ -12,10 +12,10 @@ def test_keep_defaults_to_half() -> None:
 @pytest.mark.parametrize(
     ("bad", "says"),
     [
-        ({"capacity": 0}, "capacity is 0"),
-        ({"capacity": 64, "keep": 64}, "keep is 64: use 1 to 63"),
-        ({"capacity": 64, "keep": 0}, "keep is 0"),
-        ({"capacity": 64, "opening": 33}, "opening is 33"),
+        ({"capacity": 0}, "`capacity` is 0"),
+        ({"capacity": 64, "keep": 64}, "`keep` is 64: use 1 to 63"),
+        ({"capacity": 64, "keep": 0}, "`keep` is 0"),
+        ({"capacity": 64, "opening": 33}, "`opening` is 33"),
     ],
 )
 def test_impossible_sizes_are_refused_in_one_line(bad: dict, says: str) -> None:

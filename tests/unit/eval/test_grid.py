@@ -124,7 +124,7 @@ def test_the_catalyst_of_a_task_follows_whether_it_asks() -> None:
         ({"options": {"step": (8,)}}, "takes `step`"),
         ({"catalysts": ("generl",)}, "did you mean 'general'?"),
         ({"options": {"novelty": ("2",)}}, "share between 0 and 1"),
-        ({"capacities": (2,)}, "capacity is 2"),
+        ({"capacities": (2,)}, "`capacity` is 2"),
     ],
 )
 def test_what_cannot_work_is_one_line(options: dict[str, object], says: str) -> None:
@@ -156,9 +156,9 @@ def test_lists_as_people_type_them() -> None:
     ],
 )
 def test_a_part_that_is_not_of_its_kind_is_named(option: str, text: str) -> None:
-    with pytest.raises(ConfigError, match=rf"{option} is '{text}': use "):
+    with pytest.raises(ConfigError, match=rf"`{option}` is '{text}': use "):
         SIZES[option].parse_list(f"raw,{text}" if option == "tail" else f"1,{text}")
-    with pytest.raises(ConfigError, match=f"{option} is empty: name one value"):
+    with pytest.raises(ConfigError, match=f"`{option}` is empty: name one value"):
         SIZES[option].parse_list(" , ")
 
 

@@ -32,13 +32,13 @@ def test_generation_settings() -> None:
         generation({"do_sample": True, "temperature": 0.7, "top_p": 0.9})
     with pytest.raises(ConfigError, match="num_beams=4 is not supported"):
         generation({"num_beams": 4})
-    with pytest.raises(ConfigError, match="max_gen_toks is '0': use a whole number"):
+    with pytest.raises(ConfigError, match="`max_gen_toks` is 0: use at least 1"):
         generation({"max_gen_toks": 0})
 
 
 def test_what_the_model_computes_with_is_understood() -> None:
     assert lm(weights="int4", threads="1", dtype="float32").recipe.config.capacity == 256
-    with pytest.raises(ConfigError, match="weights is 'int5': use auto, int4"):
+    with pytest.raises(ConfigError, match="`weights` is 'int5': use auto, int4"):
         lm(weights="int5")
     with pytest.raises(ConfigError, match="unknown model argument 'weight': did you mean 'weights'"):
         lm(weight="int4")
@@ -87,12 +87,12 @@ def test_model_args_win_over_options() -> None:
         ({"xyz": 1}, "unknown model argument 'xyz': use one of model, recipe, "),
         ({"max_batch_size": 8}, "did you mean 'batch_size'?"),
         ({"recipe": "infinpot"}, "unknown recipe 'infinpot': did you mean 'infinipot'?"),
-        ({"capacity": "many"}, "capacity is 'many': use a whole number such as 2048 or 4k"),
-        ({"novelty": "much"}, "novelty is 'much': use a number"),
-        ({"tail": "maybe"}, "tail is 'maybe'"),
-        ({"prompt_tokens": 0}, "prompt_tokens is '0': use a whole number of at least 1"),
-        ({"prompt_tokens": 255}, "prompt_tokens is 255: use 1[0-9]+ or less, or a larger capacity"),
-        ({"batch_size": "auto"}, "batch_size is 'auto': use a whole number"),
+        ({"capacity": "many"}, "`capacity` is 'many': use a whole number such as 2048 or 4k"),
+        ({"novelty": "much"}, "`novelty` is 'much': use a number"),
+        ({"tail": "maybe"}, "`tail` is 'maybe'"),
+        ({"prompt_tokens": 0}, "`prompt_tokens` is 0: use at least 1"),
+        ({"prompt_tokens": 255}, "`prompt_tokens` is 255: use 1[0-9]+ or less, or a larger `capacity`"),
+        ({"batch_size": "auto"}, "`batch_size` is 'auto': use a whole number"),
         ({"catalyst": "question"}, "use 'general' instead"),
         ({"recipe": "cap-only", "novelty": 0.5}, "novelty is what makes recipe 'cap-only'"),
     ],

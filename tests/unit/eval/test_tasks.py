@@ -101,10 +101,10 @@ def test_babilong_and_kv_retrieval_by_their_files(data: Path) -> None:
             {"trials": 3},
             "`trials` is for needle and passkey and ruler and variable-tracking: leave it out for longbench",
         ),
-        ("passkey", {"lengths": "8x"}, "lengths is '8x': use a whole number"),
-        ("passkey", {"lengths": ","}, "lengths is empty"),
-        ("passkey", {"depths": "2"}, "depths is 2: use 0 to 1"),
-        ("passkey", {"trials": 0}, "trials is 0: use at least 1"),
+        ("passkey", {"lengths": "8x"}, "`lengths` is '8x': use a whole number"),
+        ("passkey", {"lengths": ","}, "`lengths` is empty"),
+        ("passkey", {"depths": "2"}, "`depths` is 2: use 0 to 1"),
+        ("passkey", {"trials": 0}, "`trials` is 0: use at least 1"),
         ("needle", {"needle": "pasky"}, "unknown needle 'pasky'"),
         ("needle", {"needle": "Ada likes tea."}, "a question and an answer"),
         ("needle", {"question": "What?"}, "has its own question"),
@@ -162,7 +162,7 @@ def test_a_new_task_is_one_file() -> None:
     task = make("alphabet", {"letters": "3"})
     assert [example.answers for example in task.examples(len)] == [("B",), ("C",)]
     assert task.describe() == {"letters": 3}
-    with pytest.raises(InfiniPotError, match="letters is 27: use 2 to 26"):
+    with pytest.raises(InfiniPotError, match="`letters` is 27: use 2 to 26"):
         make("alphabet", {"letters": 27})
     with pytest.raises(InfiniPotError, match="`letters` is for alphabet: leave it out for passkey"):
         make("passkey", {"letters": 3})
@@ -184,5 +184,5 @@ def test_values_need_not_be_texts() -> None:
         "depths": [0.5],
         "trials": 1,
     }
-    with pytest.raises(InfiniPotError, match="depths is 2: use 0 to 1"):
+    with pytest.raises(InfiniPotError, match="`depths` is 2: use 0 to 1"):
         make("passkey", {"depths": (2,)})

@@ -50,7 +50,7 @@ def test_none_by_default() -> None:
 
 
 def test_more_than_is_kept_is_refused() -> None:
-    with pytest.raises(InfiniPotError, match=r"closing is 40.*use 0 to 32") as refused:
+    with pytest.raises(InfiniPotError, match=r"`closing` is 40.*use 0 to 32") as refused:
         Recipe.named(capacity=64, closing=40)
     assert refused.value.field == "closing"
     with pytest.raises(InfiniPotError, match="leave out `closing`"):

@@ -156,7 +156,7 @@ def test_reading_nothing_from_a_full_pot_ends() -> None:
     "bad", [{"temperature": float("nan")}, {"temperature": -1}, {"seed": -1}, {"max_new_tokens": 0}]
 )
 def test_generation_is_checked_where_it_is_made(bad: dict) -> None:
-    with pytest.raises(ConfigError, match=next(iter(bad)).replace("_", "-")):
+    with pytest.raises(ConfigError, match=f"`{next(iter(bad))}` is "):
         Generation(**bad)
 
 

@@ -91,7 +91,7 @@ def test_categories_and_the_adversarial_one_alone(tmp_path: Path) -> None:
     assert (asked.facts["task"], asked.answers) == ("adversarial", ("not mentioned",))
     with pytest.raises(ConfigError, match=r"category 5 .*: ask for 5 alone"):
         make("locomo", {"data": tmp_path, "categories": "4,5"})
-    with pytest.raises(ConfigError, match="categories is 6: use 1 to 5"):
+    with pytest.raises(ConfigError, match="`categories` is 6: use 1 to 5"):
         make("locomo", {"data": tmp_path, "categories": "6"})
     assert make("locomo", {"data": tmp_path}).describe() == {"categories": [1, 2, 3, 4]}
 

@@ -184,10 +184,10 @@ def test_the_passkey_task_gives_the_examples_of_the_benchmark() -> None:
 @pytest.mark.parametrize("made_by", [PasskeyTask, NeedleTask])
 def test_trials_that_cannot_be_made_say_why(made_by: type[PasskeyTask] | type[NeedleTask]) -> None:
     wrong: dict[str, dict[str, object]] = {
-        "lengths is 0": {"lengths": (0,)},
+        "`lengths` is 0": {"lengths": (0,)},
         "`lengths` is empty": {"lengths": ()},
-        "depths is 1.5": {"depths": (1.5,)},
-        "trials is 0": {"trials": 0},
+        "`depths` is 1.5": {"depths": (1.5,)},
+        "`trials` is 0": {"trials": 0},
         "`depths` has a value twice": {"depths": (0.1, 0.1)},
         "`lengths` has a value twice": {"lengths": (5, 5)},
     }
