@@ -9,6 +9,7 @@ A task with fewer than `FEW` rows enters no average over tasks: one row more or 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from itertools import product
 from math import sqrt
 from statistics import fmean
 
@@ -110,12 +111,10 @@ def compared(pairs: Sequence[tuple[float, float]]) -> Estimate | None:
 
 def newcombe(pairs: Sequence[tuple[bool, bool]]) -> Estimate:
     """Return a difference of two shares of the same rows, by Newcombe's square-and-add interval (1998)."""
-    count = len(pairs)
-    both, one, other = (sum(pair == said for pair in pairs) for said in ((1, 1), (1, 0), (0, 1)))
-    neither = count - both - one - other
+    count, sides = len(pairs), (True, False)
+    both, one, other, neither = (list(pairs).count(said) for said in product(sides, sides))
     first, second = (both + one) / count, (both + other) / count
-    low, high = wilson(both + one, count)
-    least, most = wilson(both + other, count)
+    (low, high), (least, most) = wilson(both + one, count), wilson(both + other, count)
     # How the two go together; less of it where they do, since few rows make it look closer than it is.
     together: float = both * neither - one * other
     together = max(together - count / 2, 0) if together > 0 else together

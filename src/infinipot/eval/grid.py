@@ -77,7 +77,8 @@ class Cell:
         preset = self.recipe.preset
         words = [preset.name, *([str(self.recipe.config.capacity)] if preset.sized else []), *self._sizes()]
         usual = {**preset.knobs, **replace(self.recipe, knobs={}).unasked}
-        words += [f"{name}={_plain(v)}" for name, v in self._settings.items() if v != usual[name]]
+        told = ((name, v) for name, v in self._settings.items() if v != usual[name])
+        words += [f"{name}={v:g}" if isinstance(v, float) else f"{name}={v}" for name, v in told]
         if self.catalyst:
             words.append(self.catalyst if len(self.catalyst.split()) == 1 else f'"{self.catalyst}"')
         return " ".join(words)
@@ -133,7 +134,3 @@ def _takes(preset: Preset, option: str) -> bool:
     if option in ("keep", "step"):
         return preset.drops and bool(preset.step) == (option == "step")
     return preset.takes(option)
-
-
-def _plain(value: Any) -> str:
-    return f"{value:g}" if isinstance(value, float) else str(value)

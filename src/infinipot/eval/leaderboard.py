@@ -16,8 +16,6 @@ from infinipot.eval.tables import MARK, Table, joined, shown, values
 
 BOARDS = {KNOWN: "Question known while reading", UNKNOWN: "Question unknown"}
 MANY = 30  # tasks or lengths beyond which a board has no column for each
-
-
 Part = tuple[str, Any]  # a fact of rows and one of its values
 
 
@@ -83,14 +81,13 @@ def _board(section: Section, standing: Sequence[Standing]) -> str:
     told = [f"{shown(value)} ({n}){MARK if n < FEW else ''}" for (_, value), n in most.items()]
     tasks = ["mean of tasks"] if parts and parts[0][0] == "task" else []
     heads = ["#", "cell", "mean of rows, 95%", *tasks, "entries", "s a row", *told]
-    rows = [_row(section, one, parts, standing[0]) for one in standing]
     head = "".join(f"<th>{html.escape(text)}</th>" for text in heads)
     note = (
         "Best first, by rows. Grey: no more than chance below the best. Entries: the most that a layer "
         "and head held. Seconds of rows that ran side by side are no benchmark."
     )
     note += f" {MARK}: under {FEW} rows, not in the mean of tasks." if tasks else ""
-    body = "\n".join(rows)
+    body = "\n".join(_row(section, one, parts, standing[0]) for one in standing)
     table = f"<table class=board><thead><tr>{head}</tr></thead>\n<tbody>{body}</tbody></table>"
     return f"<div class=panel><div class=wide>{table}</div><p class=note>{note}</p></div>"
 
@@ -111,7 +108,7 @@ def _row(section: Section, one: Standing, parts: Sequence[Part], best: Standing)
     bar = _bar("bar", 100 * one.rows.mean, low, width)
     cells.append(f"<td class=score><b>{100 * one.rows.mean:.1f}</b> <small>{one.rows.span}</small>{bar}</td>")
     if parts and parts[0][0] == "task":
-        cells.append(f"<td class=n>{_number(one.tasks)}</td>")
+        cells.append(f"<td class=n>{f'{100 * one.tasks.mean:.1f}' if one.tasks else '–'}</td>")
     cells.append(f"<td class=n>{f'{one.entries / 1024:.3g}K' if one.entries else '–'}</td>")
     cells.append(f"<td class=n>{f'{one.seconds:.1f}' if one.seconds is not None else '–'}</td>")
     for part in parts:
@@ -143,7 +140,3 @@ def forest(table: Table) -> str:
 def _bar(kind: str, at: float, low: float, wide: float) -> str:
     """A bar drawn by the page's style: where the mean is, where its interval begins and how wide that is."""
     return f'<span class="{kind}" style="--at:{at:.1f}%;--low:{low:.1f}%;--wide:{wide:.1f}%"></span>'
-
-
-def _number(found: Estimate | None) -> str:
-    return f"{100 * found.mean:.1f}" if found else "–"

@@ -8,7 +8,7 @@ from typing import Any
 
 from infinipot.common.plots import COLOURS, GREY, MARKERS, Draw, Picture, picture, pyplot
 from infinipot.common.sizes import short
-from infinipot.eval.estimates import Estimate, estimate
+from infinipot.eval.estimates import Estimate
 from infinipot.eval.leaderboard import standings
 from infinipot.eval.results import KNOWN, UNKNOWN, UNUSED, Section, Series
 from infinipot.eval.tables import shown, values
@@ -17,6 +17,7 @@ ABLATIONS = ("novelty", "catalyst", "pool", "keep", "tail")
 ACROSS = 3  # heat maps in a row
 MOST_DEPTHS = 18  # of a heat map: a depth of its own for every example is no grid
 LINE = {"markersize": 5, "linewidth": 1.6, "elinewidth": 0.9}
+ROWS: tuple[dict[str, Any], ...] = ({},)  # one group of all rows: what intervals of differences are of
 Groups = dict[str, dict[Any, Estimate]]
 
 
@@ -31,11 +32,6 @@ def plots(section: Section) -> Iterator[Picture]:
     ):
         if draw:
             yield picture(drawer, name, caption, draw)
-
-
-def score(one: Series) -> Estimate | None:
-    """The number of a series in plots: the mean over rows, whose intervals are those of the differences."""
-    return estimate(one.scores())
 
 
 def heat(section: Section) -> Draw | None:
@@ -109,7 +105,7 @@ def budget(section: Section) -> Draw | None:
     lines: dict[str, dict[int, Estimate]] = defaultdict(dict)
     flat: dict[str, Estimate] = {}
     for one in section.series:
-        found, capacity = score(one), one.cell.get("capacity")
+        found, capacity = one.mean(ROWS), one.cell.get("capacity")
         if found and capacity:
             lines[_without(one, "capacity")][capacity] = found
         elif found:
@@ -182,7 +178,7 @@ def compared(section: Section, setting: str) -> Groups:
     """Series that differ in one setting only, where there are at least two of a kind."""
     groups: Groups = defaultdict(dict)
     for one in section.series:
-        found, value = score(one), one.cell.get(setting)
+        found, value = one.mean(ROWS), one.cell.get(setting)
         if found and value is not None:
             groups[_without(one, setting)][value] = found
     if setting == "novelty":  # all novelty asks no catalyst: that is one end of every sweep

@@ -20,8 +20,6 @@ from infinipot.eval.tasks.task import ALL, TUNE, BadRow
 from infinipot.reading.catalyst import QUESTION
 
 OF_TASK = ("task", "options", "examples")  # may differ between runs of different tasks
-
-
 KNOWN, UNKNOWN = "known", "unknown"
 BOTH_HALVES = "Rows of both halves: a setting chosen on some of these rows looks better here than it is."
 UNUSED = "not used"  # by the choice of slots: what the recipe keeps is the same for every question

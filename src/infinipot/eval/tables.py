@@ -72,7 +72,8 @@ def tables(section: Section) -> list[Table]:
     """Return the tables of a section that have anything in them, the one to look at first."""
     names = tasks().get(section.task, TaskType).tables  # the default ones of a task that is no longer here
     found = [_TABLES[name](section) for name in names]
-    return [one for one in (*found, *differences(section)) if one.rows]
+    found += [_difference(section, question) for question in (KNOWN, UNKNOWN)]
+    return [one for one in found if one.rows]
 
 
 def shown(fact: Any) -> str:
@@ -148,13 +149,8 @@ def _buckets(section: Section) -> Table:
     return _table(section, "LongBench-E by length", {**columns, AVERAGE: parts}, "Means over tasks.")
 
 
-def differences(section: Section) -> list[Table]:
-    """Every series against the first with the question known, then against the first without it."""
-    return [_difference(section, question) for question in (KNOWN, UNKNOWN)]
-
-
 def _difference(section: Section, question: str) -> Table:
-    """Series against the first, row by row; one that uses no question stands beside both kinds."""
+    """Series against the first of a kind, row by row; one that uses no question stands beside both kinds."""
     kind = [one for one in section.series if one.question in (question, UNUSED)]
     first = next((one for one in kind if one.question == question), None)
     if first is None:  # where no cell uses a question, all are compared once

@@ -140,7 +140,6 @@ def unknown(name: str, more: str = "") -> ModelError:
 
 def file_format(name: str) -> str:
     """Say in which format a model's weights lie in their file."""
-    release = get(name)
-    if release:
+    if release := get(name):
         return f"GGUF {release.title.rpartition('(')[2].rstrip(')')}"
     return "GGUF" if name.lower().endswith(".gguf") else "as transformers saves it"

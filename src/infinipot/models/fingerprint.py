@@ -8,7 +8,7 @@ import hashlib
 import json
 import math
 from collections.abc import Iterable
-from typing import Any, Protocol
+from typing import Any
 from weakref import WeakKeyDictionary
 
 import torch
@@ -25,20 +25,9 @@ _STEPS = 256
 _known: WeakKeyDictionary[Any, str] = WeakKeyDictionary()  # a large vocabulary takes half a second
 
 
-class Sampled(Protocol):
-    """A weight that is not held as a tensor."""
-
-    @property
-    def shape(self) -> tuple[int, ...]:
-        """The weight's shape."""
-
-    def at(self, places: Tensor) -> Tensor:
-        """Return the values at places of the flattened weight."""
-
-
 @torch.no_grad()
-def sampled(tensors: "Iterable[tuple[str, Tensor | Sampled]]") -> str:
-    """Return a SHA-256 of named tensors, or of what can say some values of one."""
+def sampled(tensors: Iterable[tuple[str, Any]]) -> str:
+    """Return a SHA-256 of named tensors, or of what has a shape and says the values `at` flat places."""
     digest = hashlib.sha256()
     for name, tensor in sorted(tensors, key=lambda pair: pair[0]):
         digest.update(f"{name} {tuple(tensor.shape)}\n".encode())
