@@ -7,16 +7,18 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import ClassVar, Literal
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
 from infinipot.core import pot_layer
 from infinipot.core.attention import LogitSpec
 from infinipot.core.config import Pooling, Units
 from infinipot.core.evidence import Evidence, Need
+from infinipot.core.pot_layer import PotLayer
 from infinipot.core.scores import by_run, first_best, pool, received
 from infinipot.policies.base import ScoredPolicy
 from infinipot.policies.registry import registry
@@ -89,8 +91,7 @@ class Candidate(ScoredPolicy):
 
     def _shared(self, evidence: Evidence, novel: Tensor, asked: Tensor, budget: int) -> Tensor:
         """Choose as above from either side alone, as many as its share; no sizes depend on the shares."""
-        slots, source = torch.arange(novel.shape[-1], device=novel.device), evidence.source
-        new = source == source[..., -1:] - slots[-1] + slots  # the run at the end without a gap
+        slots, new = torch.arange(novel.shape[-1], device=novel.device), _fresh(evidence.source)
         nats = evidence.novelty.clamp(min=0)
         gained, every = (nats * new).sum(-1, keepdim=True), nats.sum(-1, keepdim=True).clamp(min=1e-9)
         most, held = new.sum(-1, keepdim=True), (~new).sum(-1, keepdim=True)
@@ -131,6 +132,51 @@ class Candidate(ScoredPolicy):
         return first_best(score, count) if self.units == "sentences" else super().best(score, count)
 
 
+@dataclass(frozen=True)
+class Unlike(Candidate):
+    """Novelty is how unlike the rest a slot's value is: one less its cosine with the mean of what is new.
+
+    It is taken once, when the slot is first distilled, and kept with the slot, as the paper keeps novelty.
+    `see_values` lets this process's evidence carry it.
+    """
+
+    @property
+    def needs(self) -> frozenset[Need]:
+        """No surprise: the output head is not computed for what is read."""
+        return super().needs - {"novelty"}
+
+    def select(self, evidence: Evidence, budget: int) -> Tensor:
+        """Put new slots' unlikeness where their novelty would be."""
+        assert evidence.last is not None, "what is unlike is not seen: `see_values` first"
+        novelty = torch.where(_fresh(evidence.source), evidence.last, evidence.novelty)
+        slots = super().select(replace(evidence, novelty=novelty), budget)
+        self.born.extend(novelty.gather(-1, slots).chunk(len(slots)))
+        return slots
+
+    def aged(self, novelty: Tensor) -> Tensor:  # noqa: ARG002
+        """Keep what was found with each slot."""
+        return self.born.popleft()
+
+
+def see_values() -> None:
+    """Let every layer of this process say how unlike its new values are, as the attention of last tokens."""
+    before = PotLayer.evidence
+
+    def evidence(self: PotLayer, index: int, opening: int, recent: int) -> Evidence:
+        found = before(self, index, opening, recent)
+        values = F.normalize(self.values[:, :, : self.fill].float(), dim=-1)
+        mean = (values * _fresh(found.source)[..., None]).sum(-2, keepdim=True)
+        return replace(found, last=1 - F.cosine_similarity(values, mean, dim=-1))
+
+    PotLayer.evidence = evidence  # type: ignore[method-assign]  # for the whole process: a layer has no option
+
+
+def _fresh(source: Tensor) -> Tensor:
+    """Say which slots [B, H, S] were read since the last distillation: the run at the end without a gap."""
+    slots = torch.arange(source.shape[-1], device=source.device)
+    return source == source[..., -1:] - slots[-1] + slots
+
+
 def _standard(score: Tensor, among: Tensor) -> Tensor:
     """Scores in standard deviations of those slots among which they are counted."""
     count = among.sum(-1, keepdim=True).clamp(min=1)
@@ -156,5 +202,5 @@ def take_maximum() -> None:
 
 
 def register() -> None:
-    """Make the recipe `candidate` known to this process."""
-    registry()["candidate"] = Candidate
+    """Make the recipes `candidate` and `unlike` known to this process."""
+    registry().update(candidate=Candidate, unlike=Unlike)

@@ -69,6 +69,9 @@ CANDIDATES: dict[str, dict[str, Any]] = {
     "sentences, one ranking": {"units": "sentences", "join": "sum"},
     "sentences, one ranking, catalyst facts": {"units": "sentences", "join": "sum", "catalyst": FACTS},
     "sentences, shared": {"units": "sentences", "heads": "all"},
+    "unlike": {"units": "sentences", "recipe": "unlike"},
+    "unlike, three quarters": {"units": "sentences", "recipe": "unlike", "novelty": 0.75},
+    "unlike, one ranking": {"units": "sentences", "recipe": "unlike", "join": "sum"},
     "ends reserved": ENDS,
     "sentences, ends reserved": {"units": "sentences", **ENDS},
 }
@@ -86,7 +89,8 @@ class Cells:
         return tuple(self._cell(dict(CANDIDATES[name]), format) for name in self.names)
 
     def _cell(self, told: dict[str, Any], format: Any) -> Cell:
-        catalyst, capacity, recipe = told.pop("catalyst", "general"), self._capacity, "candidate"
+        catalyst, capacity = told.pop("catalyst", "general"), self._capacity
+        recipe = told.pop("recipe", "candidate")
         if "across" in told:
             told["keep"], recipe = capacity // 2 + budgets.SPARE, "budgeted"
             capacity += budgets.SPARE
@@ -205,6 +209,8 @@ def main() -> None:
         candidates.take_maximum()
     if args.calibration:
         calibrate(engine, args)
+    if any("recipe" in CANDIDATES[name] for name in named(args.only)):
+        candidates.see_values()
     if any("across" in CANDIDATES[name] for name in named(args.only)):
         budgets.allow(engine)
     for name in args.sets.split(","):

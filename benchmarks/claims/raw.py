@@ -15,6 +15,7 @@ from typing import Any
 from infinipot.eval.estimates import FEW, Estimate, estimate, macro, paired
 from infinipot.eval.results import Series, load, sections
 from infinipot.eval.tasks.longbench import descriptions
+from paper.beside import by_place
 
 RESULTS = Path(__file__).parents[2] / "docs" / "results"
 Three = tuple[float, float, float]  # a mean and its interval, times 100
@@ -95,6 +96,10 @@ class Rows:
     def less(self, cell: str, other: str, without: Collection[str] = ()) -> Three:
         """Return by how much a cell is above another one, row by row, on the rows both have."""
         return three(paired(self._but(self.cell(cell), without), self.cell(other).by_example()))
+
+    def by_place(self, cell: str, other: str) -> Three:
+        """Return by how much a cell finds more keys, each length and depth counted once."""
+        return three(by_place(self.cell(cell), self.cell(other)))
 
     def but_one(self, cell: str, other: str, without: Collection[str] = ()) -> tuple[str, Three]:
         """Return the row that makes most of a difference, and the difference without that row."""

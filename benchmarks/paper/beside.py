@@ -6,14 +6,14 @@ Works on the rows of one grid and the paper's numbers (`tables.toml`); yields li
 from __future__ import annotations
 
 import tomllib
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from statistics import fmean
 from typing import Any
 
-from infinipot.eval.estimates import FEW, Estimate, paired
+from infinipot.eval.estimates import FEW, Estimate, bootstrapped, paired
 from infinipot.eval.results import Section, Series
 from infinipot.eval.tables import joined
 
@@ -71,6 +71,16 @@ def _task(row: Mapping[str, Any]) -> str:
 
 def difference(one: Series, other: Series) -> Estimate | None:
     return paired(one.by_example(), other.by_example())
+
+
+def by_place(one: Series, other: Series) -> Estimate | None:
+    """Return a difference of keys, each length and depth counted once: trials at a place fail together."""
+    base, found = other.by_example(), defaultdict[tuple[Any, Any], list[float]](list)
+    for row in one.rows:
+        if row["score"] is not None and row["example"] in base:
+            place = row["facts"]["length"], row["facts"]["depth"]
+            found[place].append(row["score"] - base[row["example"]])
+    return bootstrapped([fmean(less) for less in found.values()])
 
 
 def worded(found: Estimate | None) -> str:

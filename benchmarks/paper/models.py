@@ -13,7 +13,7 @@ from infinipot.eval.estimates import FEW, Estimate, estimate
 from infinipot.eval.folder import MANIFEST, read_manifest
 from infinipot.eval.results import KNOWN, UNKNOWN, UNUSED, Run, Section, Series, load, part, sections
 from infinipot.eval.tables import joined
-from paper.beside import STAR, difference, worded
+from paper.beside import STAR, by_place, difference, worded
 
 GRIDS = {"longbench": "LongBench", "passkey-short": "keys in noise", "essays-short": "keys in essays"}
 OURS, SLOTS = "infinipot", " units=slots"
@@ -98,7 +98,8 @@ def _cells(grid: str, recipe: str, series: dict[str, Series]) -> tuple[str, str]
     level = _mean(one) if grid == "longbench" else _keys(one)
     if grid == "longbench" and len(one.rows) < len(ours.rows):
         level += f", {len(one.rows)} rows"
-    return level, "" if one is ours else marked(difference(one, ours))
+    less = marked(difference(one, ours)) if grid == "longbench" else marked_keys(one, ours)
+    return level, "" if one is ours else less
 
 
 def _mean(one: Series) -> str:
@@ -113,6 +114,12 @@ def _keys(one: Series) -> str:
     return f"{right:.0f} of {count} ({', '.join(f'{sum(scores):.0f}/{len(scores)}' for scores in parts)})"
 
 
-def marked(less: Estimate | None) -> str:
-    """Write a difference, bold where it is more than chance."""
-    return f"**{worded(less)}**" if less and less.excludes_zero else worded(less)
+def marked(less: Estimate | None, firm: bool = True) -> str:
+    """Write a difference, bold where it is more than chance, and `firm` by another count too."""
+    return f"**{worded(less)}**" if less and less.excludes_zero and firm else worded(less)
+
+
+def marked_keys(one: Series, other: Series) -> str:
+    """Write a difference of keys, bold where it is more than chance by keys and by their places."""
+    places = by_place(one, other)
+    return marked(difference(one, other), places is not None and places.excludes_zero)

@@ -6,7 +6,7 @@ interval of a difference, of ten rows or more, excludes 0. A cell that ended ear
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence, Set
 from pathlib import Path
 from statistics import fmean
@@ -17,7 +17,7 @@ from infinipot.eval.results import Series, load, part, sections
 from infinipot.eval.tables import joined, values
 from infinipot.eval.tasks.longbench import descriptions
 from paper.beside import STAR, TAILS, difference
-from paper.models import marked
+from paper.models import marked, marked_keys
 
 Row = tuple[str, str, str]  # a label, a cell, and the cell that it is compared with; {tail} as in `TAILS`
 KNOWN, UNKNOWN = "infinipot 4096{tail} question", "infinipot 4096{tail} general"
@@ -127,7 +127,7 @@ def _keys(grid: Cells, cell: str, base: str) -> str:
         return ""
     tail, one, other = found
     scores = one.scores()
-    less = "" if one is other else f", {marked(difference(one, other))}"
+    less = "" if one is other else f", {marked_keys(one, other)}"
     return f"{sum(scores):.0f} of {len(scores)}{less}{' †' * bool(tail)}"
 
 
@@ -185,7 +185,8 @@ def _table(title: str, grid: Cells, table: Sequence[Row], columns: Mapping[str, 
     wide = sum(len(scores) >= FEW for scores in _by_task(grid, _widest(grid)).values())
     columns = {head: some for head, some in columns.items() if some}
     heads = "".join(f" {head} |" for head in columns)
-    yield f"| {title} | rows | mean of rows | mean of {wide} tasks | less InfiniPot, by rows |{heads}"
+    tasks = f"mean of {wide} tasks, and less InfiniPot"
+    yield f"| {title} | rows | mean of rows | {tasks} | less InfiniPot, by rows |{heads}"
     yield "|---|---|---|---|---|" + "---|" * len(columns)
     sides: dict[str, list[str]] = {"above": [], "below": [], "level": []}
     for label, found in pairs:
@@ -198,8 +199,8 @@ def _table(title: str, grid: Cells, table: Sequence[Row], columns: Mapping[str, 
         mean = f"{_mean(estimate(one.scores()))}{_there(one, other)}"
         told = f"{label}{' †' * bool(tail)} | {len(one.scores())} | {mean}"
         apart = "".join(f" {_without(some, one, other) if less else ''} |" for some in columns.values())
-        yield f"| {told} | {_tasks(grid, one)} | {marked(less) if less else ''} |{apart}"
-    yield f"\n{_told(sides)}\n"
+        yield f"| {told} | {_tasks(grid, one, other)} | {marked(less) if less else ''} |{apart}"
+    yield f"\n{_told(sides)}{_larger(grid, pairs)}\n"
 
 
 def _there(one: Series, base: Series) -> str:
@@ -231,7 +232,7 @@ def _without(some: Set[str], one: Series, other: Series) -> str:
 def _told(sides: Mapping[str, Sequence[str]]) -> str:
     """Say which recipes are more than chance above or below InfiniPot."""
     above, below, level = ("; ".join(labels) or "none" for labels in sides.values())
-    return f"More than chance above InfiniPot: {above}. Below: {below}. Not told apart: {level}."
+    return f"More than chance above InfiniPot, by all rows: {above}. Below: {below}. Not told apart: {level}."
 
 
 def _side(less: Estimate) -> str:
@@ -248,11 +249,36 @@ def _by_task(grid: Cells, one: Series) -> dict[str, list[float]]:
     return {str(task): one.scores(task=task) for task in values(grid.section, "task")}
 
 
-def _tasks(grid: Cells, one: Series) -> str:
-    """The mean over tasks, where a cell has run on as many rows as any."""
+def _tasks(grid: Cells, one: Series, other: Series) -> str:
+    """The mean over tasks, and by how much it is above another, where a cell has all rows."""
     whole = len(one.rows) == len(_widest(grid).rows)
     found = over_tasks(_by_task(grid, one).values()) if whole else None
-    return f"{100 * found.mean:.1f}" if found else ""
+    if found is None:
+        return ""
+    less = "" if one is other else f", {marked(over_tasks(_less_by_task(one, other)))}"
+    return f"{100 * found.mean:.1f}{less}"
+
+
+def _less_by_task(one: Series, other: Series) -> list[list[float]]:
+    """By how much one is above another, row by row, task by task."""
+    base, found = other.by_example(), defaultdict[str, list[float]](list)
+    for row in one.rows:
+        if row["score"] is not None and row["example"] in base:
+            found[row["facts"]["task"]].append(row["score"] - base[row["example"]])
+    return [*found.values()]
+
+
+def _larger(grid: Cells, pairs: Sequence[tuple[str, tuple[str, Series, Series] | None]]) -> str:
+    """Say who is above InfiniPot on tasks of ten rows or more, which the sides by all rows do not say."""
+    small = _small(grid)
+    above = [label for label, found in pairs if found and _above(found[1], found[2], small)]
+    return f" Above on tasks of ten rows or more: {'; '.join(above) or 'none'}."
+
+
+def _above(one: Series, other: Series, without: Set[str]) -> bool:
+    rows = {name: score for name, score in one.by_example().items() if name not in without}
+    less = paired(rows, other.by_example())
+    return less is not None and less.excludes_zero and less.mean > 0
 
 
 def _mean(found: Estimate | None) -> str:

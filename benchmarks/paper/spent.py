@@ -14,7 +14,7 @@ from infinipot.eval.tables import joined
 from infinipot.eval.tasks.task import REPORT, TUNE, half
 from infinipot.reading.catalyst import GENERAL
 from paper.beside import difference
-from paper.models import marked
+from paper.models import marked, marked_keys
 from paper.ours import enough, mean_of
 from slots import FACTS
 
@@ -94,4 +94,5 @@ def _beside(task: str, cells: Mapping[str, Series], cell: str) -> str:
     one = cells.get(cell)
     if not one or not one.rows:
         return ""
-    return f"{_level(task, one)}, {marked(difference(one, cells[USUAL]))}"
+    less = marked_keys(one, cells[USUAL]) if "keys" in task else marked(difference(one, cells[USUAL]))
+    return f"{_level(task, one)}, {less}"

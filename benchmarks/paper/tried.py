@@ -13,7 +13,7 @@ from pathlib import Path
 from infinipot.eval.results import Series
 from infinipot.eval.tasks.task import REPORT, TUNE
 from paper.beside import difference
-from paper.models import marked
+from paper.models import marked, marked_keys
 from paper.spent import CANDIDATES, POOLED, USUAL, cells_of, sets_of
 from slots import FACTS
 
@@ -62,7 +62,9 @@ def tried(results: Path, model: str) -> Iterator[str]:
     yield "|---" * (2 + len(titles)) + "|"
     for label, (run, cell) in TRIED.items():
         usual = runs[USUALLY.get(run, run)]
-        told = [_less(runs[run].get(title, {}), usual.get(title, {}), cell) for title in titles]
+        told = [
+            _less(runs[run].get(title, {}), usual.get(title, {}), cell, title in KEYS) for title in titles
+        ]
         if any(told):
             yield f"| {label} | {_found(runs[run], cell)} | {' | '.join(told)} |"
     yield ""
@@ -79,11 +81,13 @@ def _cells(results: Path, model: str, runs: str) -> dict[str, dict[str, Series]]
     return found
 
 
-def _less(cells: Mapping[str, Series], usual: Mapping[str, Series], cell: str) -> str:
+def _less(cells: Mapping[str, Series], usual: Mapping[str, Series], cell: str, keys: bool) -> str:
     """Write a difference, and of how many rows it is."""
     one, base = cells.get(cell), usual.get(ALONE, usual.get(USUAL))
     less = difference(one, base) if one and base else None
-    return f"{marked(less)}, {less.count}" if less else ""
+    if not one or not base or not less:
+        return ""
+    return f"{marked_keys(one, base) if keys else marked(less)}, {less.count}"
 
 
 def _found(cells: Mapping[str, Mapping[str, Series]], cell: str) -> str:
