@@ -12,10 +12,12 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from infinipot.eval.estimates import FEW, Estimate, estimate, macro, paired
+from infinipot.eval.estimates import FEW, Estimate, estimate, macro, over_tasks, paired
 from infinipot.eval.results import Series, load, sections
+from infinipot.eval.tables import joined
 from infinipot.eval.tasks.longbench import descriptions
 from paper.beside import by_place
+from paper.ours import less_by_task
 
 RESULTS = Path(__file__).parents[2] / "docs" / "results"
 Three = tuple[float, float, float]  # a mean and its interval, times 100
@@ -65,6 +67,14 @@ class Rows:
         """Return the mean over tasks that have at least so many rows, twins of LongBench-E joined."""
         return three(macro([scores for scores in self.by_task(cell).values() if len(scores) >= least]))
 
+    def less_by_task(self, cell: str, other: str) -> Three:
+        """Return by how much a cell is above another over tasks of ten rows or more; none where rows lack."""
+        series = {one.name: one for one in joined(self.section).series}
+        one, base = series[cell], series[other]
+        if len(one.rows) < len(base.rows):
+            return 0.0, 0.0, 0.0
+        return three(over_tasks(less_by_task(one, base)))
+
     def parts(self, cell: str) -> Three:
         """Return the mean over the parts as they are in the rows, LongBench-E's apart."""
         names = dict.fromkeys(row["facts"]["task"] for row in self.cell(cell).rows)
@@ -86,6 +96,11 @@ class Rows:
             for row in self.cell(cell).rows
             if len(tasks[row["facts"]["task"].removesuffix("_e")]) < FEW
         }
+
+    def but(self, *tasks: str) -> set[str]:
+        """Return the rows of all other tasks."""
+        rows = (row for name in self.names for row in self.cell(name).rows)
+        return {row["example"] for row in rows if row["facts"]["task"].removesuffix("_e") not in tasks}
 
     def silent(self, cell: str) -> set[str]:
         """Return the rows of all but question-answering tasks: `by-task` is the general prompt there."""

@@ -224,6 +224,8 @@ def _other_words(page: partial[None], adr: partial[None]) -> None:
     more = three(compared(less))
     page("{:.1f} more ({:.1f} to {:.1f}). The aim was 60%:", *more, holds=mean[0] >= 60 and more[1] > 0)
     page("the mean reaches it, and the interval begins at {:.0f}.", mean[1])
+    told = report.count, words.right("words.pot"), right
+    adr("of {} statements in other words {} are found by words and {} with the model of sentences:", *told)
     page("that were found for {} of the {}.", *_found("report", "one"))
     page("The right statement alone has {} of {}.", *rows_of("recall/paraphrase-alone").right("full"))
     tune = asked("asked", "paraphrase-tune") + asked("asked", "statements")

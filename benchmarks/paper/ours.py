@@ -255,11 +255,11 @@ def _tasks(grid: Cells, one: Series, other: Series) -> str:
     found = over_tasks(_by_task(grid, one).values()) if whole else None
     if found is None:
         return ""
-    less = "" if one is other else f", {marked(over_tasks(_less_by_task(one, other)))}"
+    less = "" if one is other else f", {marked(over_tasks(less_by_task(one, other)))}"
     return f"{100 * found.mean:.1f}{less}"
 
 
-def _less_by_task(one: Series, other: Series) -> list[list[float]]:
+def less_by_task(one: Series, other: Series) -> list[list[float]]:
     """By how much one is above another, row by row, task by task."""
     base, found = other.by_example(), defaultdict[str, list[float]](list)
     for row in one.rows:
