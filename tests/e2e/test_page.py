@@ -122,10 +122,10 @@ def test_below_a_first_reading_nothing_is_empty(page: Page, fake: FakeServer) ->
 
 
 def test_a_slow_answer_gives_signs_of_life(page: Page, fake: FakeServer) -> None:
-    fake.pause = 2.5
+    fake.pause = 5
     page.get_by_label("Your question").fill("Who?")
     page.keyboard.press("Enter")
-    expect(page.locator("#log .hint")).to_have_text("Asking, 2 s", timeout=5_000)
+    expect(page.locator("#log .hint")).to_have_text(re.compile(r"Asking, \d+ s"))
     expect(page.locator("#log .hint")).to_contain_text("Writing, ", timeout=30_000)
     expect(page.locator("#log .alive")).to_have_count(1)
     page.keyboard.press("Escape")

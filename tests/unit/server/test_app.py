@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
-import anyio
 import pytest
 import schemathesis
 from hypothesis import HealthCheck, given
@@ -57,10 +56,7 @@ def test_the_scheduler_starts_and_stops_with_the_app(settings: Settings, schedul
     app = made(settings, scheduler)
     scheduler.ready = False
     with TestClient(app, base_url="http://localhost") as client:
-        for _ in range(100):
-            if client.get("/ready").status_code == 200:
-                break
-        assert client.get("/ready").status_code == 200
+        eventually(lambda: client.get("/ready").status_code == 200)
     assert scheduler.stopped == settings.drain_s
 
 
@@ -72,8 +68,7 @@ def test_a_scheduler_that_does_not_start_is_dead(settings: Settings, scheduler: 
     app = made(settings, scheduler)
     scheduler.ready = False
     with TestClient(app, base_url="http://localhost") as client:
-        while not app.state.service.failed:
-            anyio.run(anyio.sleep, 0.01)
+        eventually(lambda: app.state.service.failed is not None)
         assert client.get("/health").status_code == 503
     assert scheduler.stopped is None
 

@@ -42,8 +42,8 @@ class MemoryBound:
                 if not out_of_memory(error):
                     raise
                 self._refuse(count, len(readers))
-            fit = len(readers) if self.card or count else 1 + available() // max(1, reader.pot.nbytes)
-            if fit < len(readers):  # a processor's memory would fill up to the last byte
+            fit = len(readers) if self.card or count else (available() - FLOOR) // max(1, reader.pot.nbytes)
+            if fit < len(readers):  # warming up, and a kept pot on its way in, would find no room
                 self._refuse(fit, len(readers))
 
     def measure(self, readers: Sequence[Reader], at_once: int, warm_up: Callable[[], bool]) -> None:
