@@ -112,7 +112,7 @@ def options_of(command: Any) -> tuple[Option, ...]:
 
 def flag(name: str) -> str:
     """Return how the command line spells an option; a name that is no option stays in backticks."""
-    return f"--{name.replace('_', '-')}" if name in _known else f"`{name}`"
+    return f"--{name.replace('_', '-')}" if {name, name.removeprefix("no_")} & _known else f"`{name}`"
 
 
 def _named(option: Option) -> str:

@@ -12,7 +12,7 @@ from weakref import WeakKeyDictionary
 
 from infinipot.text.tokenizer import Tokenizer
 
-MARKS, WIDE_MARKS = (".", "!", "?"), ("。", "！", "？")
+MARKS, WIDE_MARKS = tuple(".!?।॥۔؟։።"), tuple("。！？｡．")
 CLOSING = "\"')]”’»」』）*_ \r\n"  # may follow a mark
 OPENING = "「『（(【“‘《"  # of the next sentence, in one token with a mark of the last
 LONG = 128  # tokens after which the next line's end ends a sentence; after twice as many anything does

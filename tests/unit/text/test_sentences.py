@@ -37,16 +37,30 @@ def test_sentences_end_where_a_reader_would_say(sentences: list[str], size: int)
     assert parted("".join(sentences), size) == [one for one in sentences if one]
 
 
+class Letters(ByteTokenizer):
+    """One token a letter."""
+
+    def encode(self, text: str, control: bool = False) -> list[int]:
+        return [ord(letter) for letter in text]
+
+    def decode(self, ids: Sequence[int]) -> str:
+        return "".join(map(chr, ids))
+
+
+@pytest.mark.parametrize(
+    "sentences",
+    [
+        ["वह आया। ", "वह गया।"],
+        ["وہ آیا۔ ", "کیا وہ گیا؟ ", "ہاں۔"],
+        ["Նա եկավ։ ", "Նա գնաց։"],
+        ["እሱ መጣ። ", "ሄደ።"],
+    ],
+)
+def test_full_stops_of_other_scripts(sentences: list[str]) -> None:
+    assert parted("".join(sentences), tokenizer=Letters()) == sentences
+
+
 def test_marks_of_chinese_need_no_space() -> None:
-    class Letters(ByteTokenizer):
-        """One token a letter."""
-
-        def encode(self, text: str, control: bool = False) -> list[int]:
-            return [ord(letter) for letter in text]
-
-        def decode(self, ids: Sequence[int]) -> str:
-            return "".join(map(chr, ids))
-
     text = "他来了。「谁？」她问！没有了"
     assert parted(text, tokenizer=Letters()) == ["他来了。", "「谁？」", "她问！", "没有了"]
 

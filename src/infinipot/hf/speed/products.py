@@ -28,7 +28,7 @@ def has_onednn() -> bool:
     if not torch.backends.mkldnn.is_available():  # type: ignore[no-untyped-call]
         return False
     with suppress(RuntimeError):
-        one = torch.ones(ROWS, 16)
+        one = torch.ones(ROWS, 16, dtype=torch.float32, device="cpu")  # whatever torch's own defaults are
         weight = torch.ops.mkldnn._reorder_linear_weight(one[:16], ROWS)
         return bool((torch.ops.mkldnn._linear_pointwise(one, weight, None, "none", [], "") == 16).all())
     return False
