@@ -157,6 +157,13 @@ class Unlike(Candidate):
         """Keep what was found with each slot."""
         return self.born.popleft()
 
+    def _novelty(self, evidence: Evidence) -> Tensor:
+        novel = super()._novelty(evidence)
+        if self.heads != "all":
+            return novel
+        one = _standard(novel, torch.ones_like(novel, dtype=torch.bool)).mean((0, 1), keepdim=True)
+        return one.expand_as(novel).contiguous()
+
 
 def see_values() -> None:
     """Let every layer of this process say how unlike its new values are, as the attention of last tokens."""

@@ -22,10 +22,10 @@ AGAIN = "again.jsonl.xz"
 
 def leveled(rows: Sequence[Row], cell: str, like: str) -> tuple[list[Row], list[Row]]:
     """Return the rows as they are to be, and those that they take the place of."""
-    same = {row["example"]: row for row in rows if row["cell"] == like and _whole(row)}
+    same = {row["example"]: row for row in rows if _whole(row, like)}
     found, before = [], []
     for row in rows:
-        if row["cell"] == cell and _whole(row) and row["example"] in same and "same_as" not in row:
+        if _whole(row, cell) and row["example"] in same and "same_as" not in row:
             before.append(row)
             other = same[row["example"]]
             row = {**other, "cell": cell, "same_as": other.get("same_as", like)}
@@ -33,8 +33,9 @@ def leveled(rows: Sequence[Row], cell: str, like: str) -> tuple[list[Row], list[
     return found, before
 
 
-def _whole(row: Row) -> bool:
-    return row["kind"] == "example" and row["score"] is not None and row["cycles"] == 0
+def _whole(row: Row, cell: str) -> bool:
+    """Say whether a row is of a cell, and nothing was dropped."""
+    return row.get("cell") == cell and row["score"] is not None and row["cycles"] == 0
 
 
 def write(path: Path, rows: Sequence[Row]) -> None:
@@ -47,7 +48,7 @@ def main(words: Sequence[str]) -> None:
     """Level one cell of a run's folder."""
     folder, cell, like = Path(words[0]), *words[1:]
     rows, before = leveled(read_rows(folder), cell, like)
-    after = {row["example"]: row for row in rows if row["cell"] == cell}
+    after = {row["example"]: row for row in rows if row.get("cell") == cell}
     others = [row for row in before if row["prediction"] != after[row["example"]]["prediction"]]
     if before:
         write(folder / f"{ROWS}.xz", rows)

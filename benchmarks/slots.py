@@ -71,6 +71,13 @@ CANDIDATES: dict[str, dict[str, Any]] = {
     "sentences, shared": {"units": "sentences", "heads": "all"},
     "unlike": {"units": "sentences", "recipe": "unlike"},
     "unlike, three quarters": {"units": "sentences", "recipe": "unlike", "novelty": 0.75},
+    "unlike, shared": {"units": "sentences", "recipe": "unlike", "heads": "all"},
+    "unlike, shared, three quarters": {
+        "units": "sentences",
+        "recipe": "unlike",
+        "heads": "all",
+        "novelty": 0.75,
+    },
     "unlike, one ranking": {"units": "sentences", "recipe": "unlike", "join": "sum"},
     "ends reserved": ENDS,
     "sentences, ends reserved": {"units": "sentences", **ENDS},

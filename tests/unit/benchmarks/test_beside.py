@@ -120,7 +120,7 @@ def test_another_model_s_tables_keep_the_question_known_and_unknown_apart(tmp_pa
         ("infinipot", "truncate", "snapkv"),
         {"name": "toy", "file": "GGUF Q4_1", "dtype": "bfloat16"},
     )
-    keys = [(f"{length}-{n}", {"length": length}) for length in (4096, 8192) for n in range(6)]
+    keys = [(f"{k}-{n}", {"length": k, "depth": n / 10}) for k in (4096, 8192) for n in range(6)]
     asked = [(f"{task}/{n}", {"task": task}) for task in ("qasper", "qasper_e") for n in range(6)]
     kept: Any = {"model": {**model, "weights": "sample:a", "device": "cpu", "format": "plain"}}
     kept["options"] = {"part": "report"}

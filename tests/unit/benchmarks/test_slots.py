@@ -11,7 +11,7 @@ import torch
 import budgets
 import slots
 from budgets import Budgeted
-from candidates import Candidate, by_maximum, take_maximum
+from candidates import Candidate, Unlike, by_maximum, see_values, take_maximum
 from families import build
 from infinipot.core import pot_layer
 from infinipot.core.attention import LogitSpec
@@ -30,8 +30,9 @@ from infinipot.testing.tokenizer import ByteTokenizer
 
 @pytest.fixture
 def known(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The recipes `candidate` and `budgeted`, for one test."""
+    """The recipes `candidate`, `unlike` and `budgeted`, for one test."""
     monkeypatch.setitem(registry(), "candidate", Candidate)
+    monkeypatch.setitem(registry(), "unlike", Unlike)
     monkeypatch.setitem(registry(), "budgeted", Budgeted)
 
 
@@ -50,7 +51,7 @@ def test_without_settings_a_candidate_is_the_default() -> None:
     assert torch.equal(Candidate().score(seen(), 24), InfiniPot().score(seen(), 24))
 
 
-OTHERS = {"across", "share", "units", "ends"}  # want more than a layer's scores
+OTHERS = {"across", "share", "units", "ends", "recipe"}  # want more than a layer's scores
 SET = [one for one in slots.CANDIDATES.values() if set(one) - {"catalyst"} and not OTHERS & set(one)]
 
 
@@ -64,6 +65,39 @@ def test_every_setting_changes_what_is_kept(told: dict[str, object]) -> None:
 def test_every_candidate_is_a_cell_of_its_own() -> None:
     names = [cell.name for cell in slots.Cells(list(slots.CANDIDATES), 512).cells()]
     assert len(set(names)) == len(slots.CANDIDATES)
+
+
+def unlike(policy: Unlike, values: torch.Tensor) -> list[int]:
+    """What a policy keeps of 16 slots, of which 12 are new; the catalyst likes none of them."""
+    source = torch.cat((torch.arange(0, 8, 2), torch.arange(8, 20))).expand(1, 1, 16)
+    evidence = Evidence(0, source, torch.zeros(1, 1, 16), torch.zeros(1, 1, 16), last=values)
+    slots = policy.select(evidence, 4)
+    assert torch.equal(policy.aged(torch.zeros(1, 1, 4)), policy_novelty(values).gather(-1, slots))
+    return slots[0, 0].tolist()
+
+
+def policy_novelty(values: torch.Tensor) -> torch.Tensor:
+    return torch.where(torch.arange(16) < 4, 0.0, values)
+
+
+def test_what_is_unlike_is_found_among_what_is_new_and_goes_with_its_slot() -> None:
+    values = torch.zeros(1, 1, 16).index_fill(-1, torch.tensor([0, 1, 6, 7, 12, 13]), 1.0)
+    assert unlike(Unlike(novelty=1.0), values) == [6, 7, 12, 13]  # slots 0 and 1 had their turn
+
+
+def test_values_unlike_the_mean_of_new_ones_are_seen(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pot_layer.PotLayer, "evidence", pot_layer.PotLayer.evidence)
+    see_values()
+    reader = Recipe.named(capacity=256, recall=0).reader(ToyModel(), ByteTokenizer())
+    reader.read("abcdefgh" * 4)
+    layer = reader.pot.pot_layers[0]
+    layer.values[:, :, : layer.fill] = torch.tensor([1.0] + [0.0] * (layer.values.shape[-1] - 1))
+    layer.values[:, :, 5] *= -1
+    found = reader.pot.evidence()[0]
+    assert found is not None
+    assert found.last is not None
+    assert found.last[..., 5].min() > 1.9
+    assert found.last[..., 6].max() < 1e-6
 
 
 @pytest.mark.usefixtures("known")
