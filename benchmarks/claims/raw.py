@@ -16,7 +16,7 @@ from infinipot.eval.estimates import FEW, Estimate, estimate, macro, over_tasks,
 from infinipot.eval.results import Series, load, sections
 from infinipot.eval.tables import joined
 from infinipot.eval.tasks.longbench import descriptions
-from paper.beside import by_place
+from paper.beside import by_place, telling
 from paper.ours import less_by_task
 
 RESULTS = Path(__file__).parents[2] / "docs" / "results"
@@ -119,8 +119,7 @@ class Rows:
     def but_one(self, cell: str, other: str, without: Collection[str] = ()) -> tuple[str, Three]:
         """Return the row that makes most of a difference, and the difference without that row."""
         scores, others = self._but(self.cell(cell), without), self.cell(other).by_example()
-        sign = self.less(cell, other, without)[0]
-        most = max(scores.keys() & others, key=lambda row: ((scores[row] - others[row]) * sign, row))
+        most = telling(scores, others)
         return most, self.less(cell, other, {*without, most})
 
     def task(self, example: str) -> str:

@@ -48,14 +48,17 @@ def common(ours: Mapping[str, Series]) -> dict[str, Series]:
     }
 
 
-def verdict(theirs: float, ours: Estimate | None, large: Estimate | None) -> str:
-    """Say whether a difference of ours has the sign of the paper's, on all rows and without small tasks'."""
+def verdict(theirs: float, ours: Estimate | None, large: Sequence[Estimate | None]) -> str:
+    """Say whether a difference of ours has the sign of the paper's.
+
+    `large` is the difference without small tasks' rows, and without their most telling row besides.
+    """
     if ours is None:
         return "not run"
     if not ours.excludes_zero:
         return "not told apart"
-    alike = large and large.excludes_zero and (large.mean > 0) == (ours.mean > 0)
-    few = "" if alike else ", by all rows only"
+    alike = [one is not None and one.excludes_zero and (one.mean > 0) == (ours.mean > 0) for one in large]
+    few = "" if all(alike) else ", not without one row" if alike[0] else ", by all rows only"
     return ("agrees" if (ours.mean > 0) == (theirs > 0) else "contradicts") + few
 
 
@@ -71,6 +74,23 @@ def _task(row: Mapping[str, Any]) -> str:
 
 def difference(one: Series, other: Series) -> Estimate | None:
     return paired(one.by_example(), other.by_example())
+
+
+def with_and_without(one: Series, other: Series) -> tuple[Estimate | None, Estimate | None]:
+    """Return a difference, and what it is without the row that makes most of it."""
+    scores, others = one.by_example(), other.by_example()
+    found = paired(scores, others)
+    if found is None:
+        return None, None
+    most = telling(scores, others)
+    return found, paired({row: score for row, score in scores.items() if row != most}, others)
+
+
+def telling(scores: Mapping[str, float], others: Mapping[str, float]) -> str:
+    """Return the row that makes most of a difference."""
+    less = {row: score - others[row] for row, score in scores.items() if row in others}
+    sign = fmean(less.values())
+    return max(less, key=lambda row: (less[row] * sign, row))
 
 
 def by_place(one: Series, other: Series) -> Estimate | None:
@@ -109,7 +129,7 @@ def against(
             yield f"| {label} | {numbers[-1]:.2f} | {mean} | | | |"
             continue
         less = difference(one, ours[base]) if one and base in ours else None
-        large = difference(of_many(one, ours[base]), ours[base]) if one and base in ours else None
+        large = with_and_without(of_many(one, ours[base]), ours[base]) if one and base in ours else ()
         gap = numbers[-1] - theirs[base][-1]
         told = f"{gap:+.2f} | {worded(less)} | {verdict(gap, less, large)}"
         yield f"| {label} | {numbers[-1]:.2f} | {mean} | {told} |"
@@ -183,7 +203,7 @@ def budgets(ours: Ours) -> Iterator[str]:
             continue
         means = (f"{100 * fmean(one.scores()):.1f}" for one in both)
         told = f"{size:,} | {len(both[0].scores())} | {' | '.join(means)}"
-        less, large = difference(*both), difference(of_many(both[0], both[0]), both[1])
+        less, large = difference(*both), with_and_without(of_many(both[0], both[0]), both[1])
         yield f"| {told} | {worded(less)} | {verdict(1, less, large)} |"
     yield "\nThe rows that all of these answered: a question too long for a small pot has no answer.\n"
 

@@ -19,6 +19,7 @@ from slots import FACTS
 
 ALONE, ASKS = "candidate 4096 general", f'"{FACTS}"'
 WHOLE, BUDGETS = "candidate 4096{} sentences=whole {}", "budgeted 5120 keep=3072{} general"
+UNLIKE = "unlike 4096{} units=sentences general"
 ENDS = "candidate 4096 opening=205 closing=205{} general"
 NOW, *GONE_ON = CANDIDATES.values()
 TRIED = {  # what changes: how the folders of its runs begin, and its cell
@@ -31,6 +32,13 @@ TRIED = {  # what changes: how the folders of its runs begin, and its cell
         "candidate 4096 sentences=lines general",
     ),
     "whole sentences, a tenth reserved at either end": ("slots/ends-", ENDS.format(" units=sentences")),
+    "whole sentences, novelty by unlike values": ("slots/unlike-", UNLIKE.format("")),
+    "the same, three quarters by novelty": ("slots/unlike-", UNLIKE.format(" novelty=0.75")),
+    "unlike values, one choice for all heads": ("slots/unlike-", UNLIKE.format(" heads=all")),
+    "the same, three quarters by novelty, one choice": (
+        "slots/unlike-",
+        UNLIKE.format(" novelty=0.75 heads=all"),
+    ),
     "novelty pooled too, both over 15 slots": ("slots/", f"{POOLED} general"),
     "pooled so, novelty by its maximum": ("slots/", f"{POOLED} novelty_pooling=max general"),
     "a catalyst that asks for facts": ("slots/", f"candidate 4096 {ASKS}"),
@@ -46,6 +54,7 @@ TRIED = {  # what changes: how the folders of its runs begin, and its cell
     "share by surprise": ("slots/ways-", "candidate 4096 share=nats general"),
     "both, share by surprise": ("slots/shares-", f"{POOLED} share=nats {ASKS}"),
     "budgets by head": ("slots/budgets-", BUDGETS.format("")),
+    "budgets by layer, by sensitivity": ("slots/sensitivity-", BUDGETS.format(" across=shares")),
     "budgets by layer and head": ("slots/budgets-", BUDGETS.format(" across=layers")),
 }
 USUALLY = {"slots/maximum-": "slots/ways-"}  # runs whose single slots are another run's

@@ -20,19 +20,22 @@ from toy_eval import kept_run
 def test_a_difference_agrees_contradicts_or_is_not_told_apart() -> None:
     less, more = Estimate(-0.05, -0.08, -0.01, 60), Estimate(0.05, 0.01, 0.08, 60)
     level, few = Estimate(0.01, -0.02, 0.04, 60), Estimate(-1.0, -1.0, -1.0, 3)
-    assert verdict(-4.3, less, less) == "agrees"
-    assert verdict(-4.3, more, more) == "contradicts"
-    assert verdict(-4.3, level, less) == "not told apart"
-    assert verdict(-4.3, few, few) == "not told apart"  # three rows tell nothing
-    assert verdict(-4.3, None, None) == "not run"
+    assert verdict(-4.3, less, (less, less)) == "agrees"
+    assert verdict(-4.3, less, (less, level)) == "agrees, not without one row"
+    assert verdict(-4.3, more, (more, more)) == "contradicts"
+    assert verdict(-4.3, level, (less, less)) == "not told apart"
+    assert verdict(-4.3, few, (few, few)) == "not told apart"  # three rows tell nothing
+    assert verdict(-4.3, None, ()) == "not run"
 
 
 def test_a_difference_that_hangs_on_small_tasks_says_so() -> None:
     less, more = Estimate(-0.05, -0.08, -0.01, 60), Estimate(0.05, 0.01, 0.08, 60)
     level = Estimate(-0.01, -0.04, 0.02, 50)
-    assert verdict(-4.3, less, level) == verdict(-4.3, less, None) == "agrees, by all rows only"
-    assert verdict(-4.3, less, more) == "agrees, by all rows only"
-    assert verdict(4.3, less, level) == "contradicts, by all rows only"
+    assert (
+        verdict(-4.3, less, (level, level)) == verdict(-4.3, less, (None, None)) == "agrees, by all rows only"
+    )
+    assert verdict(-4.3, less, (more, more)) == "agrees, by all rows only"
+    assert verdict(4.3, less, (level, level)) == "contradicts, by all rows only"
 
 
 def test_tasks_of_few_rows_are_taken_out_by_what_the_whole_series_has(tmp_path: Path) -> None:
