@@ -190,6 +190,10 @@ def _pooled(says: Says) -> None:
     more = [sorted((-low, -high)) for _, low, high in less]
     numbers = [x for (mean, _, _), ends in zip(less, more, strict=True) for x in (-mean, *ends)]
     says("docs/choosing.md", words, *numbers, holds=all(one[2] < 0 for one in less))
+    words = (
+        "Pooled above not pooled: {:.1f} points ({:.1f} to {:.1f}) with the question known, {:.1f} ({:.1f} to"
+    )
+    says(adr, f"{words} {{:.1f}}) with it unknown.", *numbers)
     far = rows_of("grids/essays")
     says(
         adr,

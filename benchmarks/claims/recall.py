@@ -11,7 +11,7 @@ from statistics import fmean
 from typing import Any
 
 from claims.checks import Says
-from claims.raw import RESULTS, Three, document, rows_of, three
+from claims.raw import RESULTS, Three, chance, document, rows_of, three
 from infinipot.eval.estimates import compared
 
 PURE, PASSAGES, BOTH = (
@@ -111,9 +111,21 @@ def _chosen(adr: partial[None]) -> None:
 
     near, words, best = means("m1"), means("words"), means("s1")
     told = [n for three in zip(near, words, map(len, sets.values()), strict=True) for n in three]
-    adr("of LoCoMo {:.1f} against {:.1f} by words alone,", near[0], words[0])
-    adr("of LongBench {:.1f} against {:.1f}, of facts {:.1f} against {:.1f},", *told[3:5], *told[6:8])
-    adr("of statements in other words {:.1f} against {:.1f};", *told[9:11])
+    scores = [[row["scores"] for row in found] for found in sets.values()]
+    more = [three(compared([(one["pot.m1"], one["pot.words"]) for one in some])) for some in scores]
+    phrase = "of LoCoMo {:.1f} against {:.1f} by words alone ({:.1f} more, {:.1f} to {:.1f}),"
+    adr(phrase, near[0], words[0], *more[0], holds=more[0][1] > 0)
+    adr(
+        "{:.1f} against {:.1f} ({:.1f}, {:.1f} to {:.1f}); of facts",
+        *told[3:5],
+        *more[1],
+        holds=more[1][1] > 0,
+    )
+    phrase = (
+        "of facts {:.1f} against {:.1f}, of statements in other words {:.1f} against {:.1f}, which does not"
+    )
+    level = chance(more[2]) and chance(more[3])
+    adr(f"{phrase} exclude chance;", *told[6:8], *told[9:11], holds=level)
     adr("the single best passage has {:.1f}, {:.1f}, {:.1f} and {:.1f}.", *best)
     adr("stayed at {} of {}:", *rows_of("recall/paraphrase").right(JUDGED))
 

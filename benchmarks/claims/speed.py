@@ -371,7 +371,7 @@ def _memory(says: Says) -> None:
     says("docs/how-it-works.md", "104K tokens against 10K | {:.2f} GB against {:.2f} GB at the peak", *peaks)
     _demo(says)
     rows = [_bench("llama-3-8b-h200", "infinipot", k * K)["reserved_bytes"] / GB for k in (16, 128, 1024)]
-    words = "16K to 1M tokens | {:.2f} to {:.2f} GB beyond the weights"
+    words = "16K to 1M tokens | {:.2f} to {:.2f} GB reserved beyond the weights"
     says("docs/how-it-works.md", words, min(rows), max(rows))
     pot = _bench("llama-3-8b-h200", "infinipot", 128 * K)["cache_bytes"] / GB
     says("docs/serving.md", "{:.2f} GB for an 8B model with 8 KV heads at 4,096 entries", pot)
