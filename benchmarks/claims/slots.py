@@ -8,10 +8,10 @@ from statistics import fmean, median
 
 from claims.checks import Says
 from claims.raw import Rows, chance, document, rows_of, three
-from infinipot.eval.estimates import FEW, bootstrapped, paired
+from infinipot.eval.estimates import FEW, bootstrapped, compared, paired
 from infinipot.eval.tasks.task import half
 from paper.spent import CANDIDATES, USUAL
-from paper.tried import ENDS
+from paper.tried import ENDS, UNLIKE
 
 DEFAULT, POOLED = "candidate 4096 general", "candidate 4096 pool=15 novelty_pool=15"
 TWICE = "{:.1f}; {:.1f} ({:.1f} to {:.1f}); {:.1f} ({:.1f} to {:.1f})"
@@ -45,6 +45,7 @@ def claimed(says: Says) -> None:
     _budgets(adr)
     _ways(adr)
     _sentences(adr)
+    _unlike(adr)
     _ends(adr)
     _maximum(adr)
     _results(partial(says, "docs/results.md"))
@@ -238,6 +239,41 @@ def _sentences(adr: partial[None]) -> None:
         "{:.1f} nats a token, the text around them {:.1f}; {:.0f}% of their slots are kept and {:.0f}% of the"
     )
     adr(words, *told[:2], 100 * told[2], 100 * told[3])
+
+
+def _unlike(adr: partial[None]) -> None:
+    """Novelty by unlike values."""
+    tune, report = (rows_of(f"slots/unlike-facts-{part}") for part in PARTS)
+    sentences, forms = "candidate 4096 units=sentences general", ("", " novelty=0.75", " heads=all")
+    tried = [UNLIKE.format(form) for form in (*forms, " novelty=0.75 heads=all")]
+    told = [tune.mean(cell)[0] for cell in (DEFAULT, sentences, *tried)]
+    adr(f"| `tune`, {{}} | {' | '.join(['{:.1f}'] * 6)} |", len(tune.cell(DEFAULT).rows), *told)
+    one = tried[2]
+    told = [report.mean(cell)[0] for cell in (DEFAULT, sentences, one)]
+    adr("| `report`, {} | {:.1f} | {:.1f} | | | {:.1f} | |", len(report.cell(DEFAULT).rows), *told)
+    (near, far), (late, wide) = (
+        [rows.less(one, base) for base in (sentences, DEFAULT)] for rows in (tune, report)
+    )
+    first = [chance(tune.less(cell, sentences)) for cell in tried]
+    words = "is one choice for all heads: {:.1f} points ({:.1f} to {:.1f}), above single slots {:.1f}"
+    words += " ({:.1f} to"
+    adr(f"{words} {{:.1f}}).", *near, *far, holds=first == [True, True, False, True] and far[1] > 0)
+    words = "On `report` it has {:.1f} more than single slots ({:.1f} to {:.1f}), and than whole sentences"
+    words += " {:.1f},"
+    words += " not told apart ({:.1f} fewer to {:.1f} more);"
+    adr(words, *wide, late[0], -late[1], late[2], holds=wide[1] > 0 and chance(late))
+    both = [[rows.cell(cell).by_example() for cell in (one, sentences)] for rows in (tune, report)]
+    pairs = [(ours[name], score) for ours, base in both for name, score in base.items()]
+    words = "both halves together {:.1f} more than whole sentences ({:.1f} to {:.1f})."
+    together = three(compared(pairs))
+    adr(words, *together, holds=together[1] > 0)
+    times = [rows.mean(one)[0] / rows.mean(DEFAULT)[0] for rows in (tune, report)]
+    adr("Facts are {:.1f} and {:.1f} times those of single slots:", *times, holds=max(times) < 2)
+    alone, asked = rows_of("recall/facts-alone"), rows_of(ASKED[1])
+    words = "single slots\nhave {:.1f} on `report`, and the fact alone, without a book around it, is"
+    words += " answered in {:.1f}%"
+    words += " ({:.1f} to {:.1f}) of {} questions"
+    adr(words, asked.mean(USUAL)[0], *alone.mean("full"), len(alone.cell("full").rows))
 
 
 def _ends(adr: partial[None]) -> None:
