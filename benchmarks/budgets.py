@@ -114,6 +114,8 @@ def sensitivity(engine: Engine, text: str, capacity: int) -> list[float]:
         reader = recipe.reader(engine.model, engine.tokenizer)
         reader.read(text)
         pots.append(reader.pot.pot_layers)
+    if pots[1][0].fill <= capacity:
+        raise SystemExit(f"a text to calibrate by has more tokens than the pot: more than {capacity}")
     return [1 - float(_alike(*pair, capacity).mean()) for pair in zip(*pots, strict=True)]
 
 

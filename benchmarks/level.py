@@ -38,6 +38,12 @@ def _whole(row: Row, cell: str) -> bool:
     return row.get("cell") == cell and row["score"] is not None and row["cycles"] == 0
 
 
+def replaced(folder: Path) -> list[Row]:
+    """Return the rows that were replaced before, of other cells."""
+    path = folder / AGAIN
+    return [json.loads(line) for line in lzma.open(path, "rt")] if path.exists() else []
+
+
 def write(path: Path, rows: Sequence[Row]) -> None:
     """Write rows, packed."""
     lines = (json.dumps(row, ensure_ascii=False) + "\n" for row in rows)
@@ -51,8 +57,10 @@ def main(words: Sequence[str]) -> None:
     after = {row["example"]: row for row in rows if row.get("cell") == cell}
     others = [row for row in before if row["prediction"] != after[row["example"]]["prediction"]]
     if before:
+        if (folder / ROWS).exists():
+            raise SystemExit(f"{folder / ROWS} is read before what this would write: pack it with `xz` first")
         write(folder / f"{ROWS}.xz", rows)
-        write(folder / AGAIN, before)
+        write(folder / AGAIN, [*replaced(folder), *before])
     print(f"{cell}: {len(before)} rows, of which {len(others)} were answered otherwise, are those of {like}")
 
 

@@ -6,13 +6,15 @@
 DATA holds `essays`, `facts`, `books` and `longbench`. Choose on `tune`; then run `report` with the one that
 was chosen: single slots, here called the default, always stand beside it. Rows are kept under OUT/SET-PART,
 and the same command goes on where it ended. The table says by how much each candidate is above the default,
-by rows, and how long its reading took. Budgets of heads and layers are read in a plain path, all cells of
-such a run alike, and are to be compared with even budgets.
+by rows, and how long its reading took; in a run with `unlike` every cell's takes longer, since all look at
+values. Budgets of heads and layers are read in a plain path, all cells of such a run alike, and are to be
+compared with even budgets.
 """
 
 from __future__ import annotations
 
 import argparse
+import hashlib
 import json
 import time
 from pathlib import Path
@@ -125,8 +127,9 @@ def sets(args: argparse.Namespace) -> dict[str, tuple[str, dict[str, Any]]]:
 
 
 def named(only: str) -> list[str]:
-    """Return the default and the candidates that were asked for."""
-    return list(dict.fromkeys(["default", *(only.split(";") if only else CANDIDATES)]))
+    """Return the default and the candidates that were asked for, else all that need no calibration."""
+    every = [name for name, told in CANDIDATES.items() if told.get("across") != "shares"]
+    return list(dict.fromkeys(["default", *(only.split(";") if only else every)]))
 
 
 def run(name: str, engine: Engine, args: argparse.Namespace, ends: float) -> None:
@@ -163,12 +166,16 @@ def table(name: str, cells: Cells, engine: Engine, out: Path) -> None:
 
 def calibrate(engine: Engine, args: argparse.Namespace) -> None:
     """Find how sensitive each layer is, or take what the same run found before."""
-    kept = args.out / "sensitivity.json"
-    if not kept.exists():
-        found = budgets.sensitivity(engine, args.calibration.read_text(), args.capacity)
+    kept, text = args.out / "sensitivity.json", args.calibration.read_text("utf-8")
+    told = {"text": hashlib.sha256(text.encode()).hexdigest(), "capacity": args.capacity, "model": args.model}
+    before = json.loads(kept.read_text("utf-8")) if kept.exists() else None
+    if before is None:
+        before = {**told, "layers": budgets.sensitivity(engine, text, args.capacity)}
         kept.parent.mkdir(parents=True, exist_ok=True)
-        kept.write_text(json.dumps({"text": args.calibration.name, "layers": found}, indent=1))
-    budgets.Budgeted.shares = json.loads(kept.read_text())["layers"]
+        kept.write_text(json.dumps(before, indent=1), "utf-8")
+    if {name: before[name] for name in told} != told:
+        raise SystemExit(f"{kept} is of another text, capacity or model: use another --out")
+    budgets.Budgeted.shares = before["layers"]
 
 
 def options() -> argparse.ArgumentParser:

@@ -91,9 +91,14 @@ def _made_for_a_question(says: Says) -> None:
     words = "found {} of {} keys in essays beyond 64K tokens, where the other found {}: too few to tell apart"
     says("docs/how-it-works.md", words, every, count, some, holds=count < FEW)
     level = rows_of("report-half/essays-more").less(unknown, known), *_asked()
-    words = "Up to 64K the two are not told apart. On LongBench they are not by all {} rows ({:.1f} lower"
-    words += " without the question, {:.1f} lower to {:.1f} higher; slot by slot both times), and barely on"
-    words += " the {} of tasks with ten rows or more ({:.1f}, {:.1f} to just under 0)."
+    words = "Up to 64K the two are not told apart. On LongBench's {} rows, slots chosen one by one both"
+    words += (
+        " times, they are not told apart either (without the question {:.1f} lower, {:.1f} lower to {:.1f}"
+    )
+    words += (
+        " higher); on the {} rows of tasks with ten or more, knowing no question is barely lower ({:.1f},"
+    )
+    words += " {:.1f} to just under 0)."
     grid = rows_of("report-half/longbench")
     rows, few = len(grid.cell("infinipot 4096 by-task").rows), len(grid.of_few("infinipot 4096 by-task"))
     told = rows, -level[1][0], -level[1][1], level[1][2], rows - few, -level[2][0], -level[2][1]
@@ -106,12 +111,16 @@ def _made_for_a_question(says: Says) -> None:
     distilled = small.less("infinipot 4096 tail=distil by-task", "infinipot 4096 by-task")
     says("docs/footguns.md", "on LongBench `smollm2` is not told apart with it", holds=chance(distilled))
     grid, ours = rows_of("report-half/longbench"), "infinipot 4096 by-task"
-    whole, rest = grid.less("full", ours), grid.but("gov_report", "multi_news", "qmsum")
-    fit = sum(row["cycles"] == 0 for row in grid.cell(ours).rows)
-    words = "LongBench's {} rows do not tell the whole cache from a pot of 4,096 (whole cache {:.1f} lower"
-    words += " with questions known, {:.1f} lower to {:.1f} higher), but {} of them fit the pot; on"
-    words += " summaries alone the whole cache is above ({:.1f}, {:.1f} to {:.1f};"
-    told = len(grid.cell(ours).rows), -whole[0], -whole[1], whole[2], fit, *grid.less("full", ours, rest)
+    few, rest = grid.of_few(ours), grid.but("gov_report", "multi_news", "qmsum")
+    whole, every = grid.less("full", ours, few), grid.cell(ours).rows
+    fit = sum(row["cycles"] == 0 for row in every)
+    words = (
+        "On the {} rows of LongBench's larger tasks, questions known, the whole cache is not told apart from"
+    )
+    words += " a pot of 4,096 ({:.1f} higher, {:.1f} lower to {:.1f} higher), but many of these texts fit the"
+    words += " pot, {} of all {}; on summaries alone the whole cache is above ({:.1f}, {:.1f} to {:.1f};"
+    sizes = len(every) - len(few), fit, len(every)
+    told = sizes[0], whole[0], -whole[1], whole[2], *sizes[1:], *grid.less("full", ours, rest)
     says("docs/index.md", words, *told, holds=chance(whole) and grid.less("full", ours, rest)[1] > 0)
     less, cut = grid.less("full", ours, rest), grid.less("truncate 4096", ours, rest)
     words = "On LongBench's {} rows of summaries (half `report`, without recall) the pot is {:.1f} points"
@@ -185,8 +194,10 @@ def _pooled(says: Says) -> None:
         "its last chunk left as it is, finds {} and {} of {}, ours {} and, slot by slot, {}; whole sentences,"
     )
     says(adr, f"{words} which became the default then, {{}} ([results]", *keys[:2], 60, *keys[2:])
-    words = "in essays more keys are found with it ({:.1f} points, {:.1f} to {:.1f}, with the question known;"
-    words += " {:.1f}, {:.1f} to {:.1f}, with it unknown and slot by slot: earlier code;"
+    words = (
+        "by earlier code more keys in essays are found with it: {:.1f} points more with the question known"
+    )
+    words += " ({:.1f} to {:.1f}), {:.1f} with it unknown and slots chosen one by one ({:.1f} to {:.1f};"
     more = [sorted((-low, -high)) for _, low, high in less]
     numbers = [x for (mean, _, _), ends in zip(less, more, strict=True) for x in (-mean, *ends)]
     says("docs/choosing.md", words, *numbers, holds=all(one[2] < 0 for one in less))
@@ -222,7 +233,7 @@ def _pooled(says: Says) -> None:
 def _small_model(says: Says) -> None:
     small = rows_of("passkey-smollm2-fit").right("infinipot 2048 question")
     says("docs/results.md", "two trials a cell, {} of {} found", *small)
-    says("docs/choosing.md", "`smollm2` in noise found {} of {} keys with it", *small)
+    says("docs/choosing.md", "in noise `smollm2` found {} of {} keys with the filled end", *small)
     says("docs/choosing.md", "in a pot of 2,048 with `smollm2`, {} of {} found;", *small)
     noise = rows_of("report-half/passkey-more").right("infinipot 4096 question")
     says("docs/choosing.md", "`qwen2.5-coder-1.5b`, {} of {} ([results]", *noise)

@@ -79,10 +79,8 @@ def claimed(says: Says) -> None:
     says(PAGE, words, -less[0], -less[1], less[2], holds=chance(less) and lost == [4, 4])
     found, most = noise.right("full"), noise.less("full", "infinipot 4096 question")[2]
     few = 100 * newcombe([(True, True)] * len(places)).high
-    words = (
-        "Finding {} of {} does not show two methods to be equal: they may still differ by {:.0f} points, by"
-    )
-    says(PAGE, f"{words} {{:.0f}} if places are counted.", *found, most, few)
+    words = "Two methods that both find {} of {} keys may still differ by up to {:.0f} points, and by up to"
+    says(PAGE, f"{words} {{:.0f}} if each place is counted once.", *found, most, few)
 
     bench = document("bench-llama-3-8b-h200-128k.json")["rows"]
     times = [value for row in bench for value in (row["first_token_s"], row["decode_ms"])]
@@ -187,30 +185,39 @@ def _longbench(says: partial[None]) -> None:
     known = {cell: less for cell in cells if not chance(less := grid.less(cell, KNOWN))}
     level = all(chance(grid.less(cell, UNKNOWN)) for cell in blind)
     tasks = [scores for scores in grid.by_task(KNOWN).values() if len(scores) < FEW]
-    words = "By all {} rows, {} more from six small tasks, TOVA ({:.1f}, {:.1f} to {:.1f}) and StreamingLLM"
+    words = (
+        "All {} rows add {} of six tasks with fewer than ten rows each. By all of them TOVA ({:.1f}, {:.1f}"
+    )
+    words += " to {:.1f}) and StreamingLLM"
     words += " ({:.1f}, {:.1f} to {:.1f}) are below with questions known, and none is above; with no question"
     told = [-number for cell in (TOVA, STREAMING) for number in known[cell]]
     below = known.keys() == {TOVA, STREAMING} and all(less[2] < 0 for less in known.values())
     says(f"{words} known none of the five", len(rows), len(small), *told, holds=below and level)
-    says("more from six small tasks", holds=len(tasks) == 6)
+    says("of six tasks with fewer than ten rows each", holds=len(tasks) == 6)
     window = [grid.less(WINDOW, base, some) for base in (KNOWN, UNKNOWN) for some in ((), small)]
     words = (
-        "a sliding window of the same size is below InfiniPot, on its {} rows by {:.1f} points with questions"
+        "a sliding window of the same size is below InfiniPot, on its {} rows of tasks with ten or more by"
     )
-    words += " known ({:.1f} to {:.1f}) and by {:.1f} without ({:.1f} to {:.1f})."
-    numbers = len(grid.cell(WINDOW).rows), *(-number for less in window[::2] for number in less)
-    says(words, *numbers, holds=all(less[2] < 0 for less in window))
+    words += (
+        " {:.1f} points with questions known ({:.1f} to {:.1f}) and by {:.1f} without ({:.1f} to {:.1f});"
+    )
+    words += " on all its {} rows by {:.1f} and {:.1f}."
+    every = grid.cell(WINDOW).by_example()
+    numbers = len(every.keys() - small), *(-number for less in window[1::2] for number in less)
+    told = *numbers, len(every), *(-less[0] for less in window[::2])
+    says(words, *told, holds=all(less[2] < 0 for less in window))
     level = all(chance(grid.less(SLOTS, UNKNOWN, some)) for some in ((), small))
     words = "Slots chosen one by one are not told apart from whole sentences, by all rows or by those {}."
     says(words, len(large), holds=level)
-    words = "the first and the third on {} of the {} rows, and the second had to be not below on all {}."
+    words = (
+        "1 and 3 were chosen in part on {} of the {} rows of LongBench; 2 was taken on condition that it is"
+    )
+    words += " not below on all {}."
     says(words, len(seen.keys() & rows), len(rows), len(rows))
-    says("and up to {} last slots kept before a question.", RECENT)
+    says("and (4) up to {} last slots kept before a question.", RECENT)
     known = {cell for cell in cells if not chance(grid.less(cell, KNOWN, seen))}
     alone = known == {TOVA} and all(chance(grid.less(cell, UNKNOWN, seen)) for cell in blind)
-    words = (
-        "On the {} that the first and the third were not chosen on, of the five only TOVA is told apart, with"
-    )
+    words = "On the {} rows that 1 and 3 were not chosen on, of the five only TOVA is told apart, with"
     words += " questions known, and not without one"
     rest = grid.but_one(TOVA, KNOWN, seen)[1]
     words += " row ({:.1f}, {:.1f} lower to {:.1f} higher)."

@@ -115,25 +115,45 @@ def group_means(one: Series) -> list[float | None]:
 
 
 def against(
-    title: str, base: str, theirs: Mapping[str, Sequence[float]], ours: Mapping[str, Series], note: str = ""
+    title: str,
+    base: str,
+    theirs: Mapping[str, Sequence[float]],
+    ours: Mapping[str, Series],
+    note: str = "",
+    printed: Series | None = None,
 ) -> Iterator[str]:
-    """Yield a table of averages and of differences to one of its rows."""
-    yield f"| {title} | paper, average | ours, mean of rows | paper, less {base} | ours, by rows | |"
-    yield "|---|---|---|---|---|---|"
+    """Yield a table of averages and of differences to one of its rows, and to that method as printed."""
+    twice = " less ours as printed | |" if printed else ""
+    yield f"| {title} | paper, average | ours, mean of rows | paper, less {base} | ours, by rows | |{twice}"
+    yield "|---|---|---|---|---|---|" + "---|---|" * bool(printed)
     for label, numbers in theirs.items():
         one = ours.get(label)
-        mean = f"{100 * fmean(one.scores()):.1f}" if one else "–"
-        if one and len(one.rows) < max(len(other.rows) for other in ours.values()):
-            mean += f" ({len(one.rows)} rows{_there(one, ours.get(base), base)})"
-        if label == base:
-            yield f"| {label} | {numbers[-1]:.2f} | {mean} | | | |"
-            continue
-        less = difference(one, ours[base]) if one and base in ours else None
-        large = with_and_without(of_many(one, ours[base]), ours[base]) if one and base in ours else ()
-        gap = numbers[-1] - theirs[base][-1]
-        told = f"{gap:+.2f} | {worded(less)} | {verdict(gap, less, large)}"
-        yield f"| {label} | {numbers[-1]:.2f} | {mean} | {told} |"
+        gap = None if label == base else numbers[-1] - theirs[base][-1]
+        told = f"{label} | {numbers[-1]:.2f} | {_level(one, ours, base)} | "
+        told += "" if gap is None else f"{gap:+.2f}"
+        for other in (ours.get(base), *([printed] if printed else [])):
+            told += f" | {_compared(gap, one, other)}"
+        yield f"| {told} |"
     yield f"\n{note}\n" if note else ""
+
+
+def _level(one: Series | None, ours: Mapping[str, Series], base: str) -> str:
+    """Our mean of a row, and of how many examples where the table's others have more."""
+    if one is None:
+        return "–"
+    mean = f"{100 * fmean(one.scores()):.1f}"
+    if len(one.rows) < max(len(other.rows) for other in ours.values()):
+        mean += f" ({len(one.rows)} rows{_there(one, ours.get(base), base)})"
+    return mean
+
+
+def _compared(gap: float | None, one: Series | None, other: Series | None) -> str:
+    """Our difference to another row, and whether it has the sign of the paper's; two cells."""
+    if one is other:
+        return " | "
+    less = difference(one, other) if one and other else None
+    large = with_and_without(of_many(one, other), other) if one and other else ()
+    return f"{worded(less)} | {'' if gap is None else verdict(gap, less, large)}"
 
 
 def _there(one: Series, base: Series | None, name: str) -> str:

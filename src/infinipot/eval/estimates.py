@@ -72,7 +72,7 @@ def bootstrapped(*groups: Sequence[float]) -> Estimate | None:
     low, high = _interval(*max(there, opposite))
     if opposite > there:
         low, high = 0.0 - high, 0.0 - low
-    return Estimate(fmean(map(fmean, there)), low, high, sum(map(len, there)))
+    return Estimate(round(fmean(map(fmean, there)), 9), low, high, sum(map(len, there)))  # as its ends
 
 
 @lru_cache(maxsize=4096)

@@ -55,6 +55,7 @@ class Recipe:
         if knobs.get("units") == "sentences" and {"pool", "pooling"} & {*knobs}:
             remedy = "leave out `pool` and `pooling`, or use `units` slots"
             raise ConfigError("whole sentences are not pooled", field="pool", remedy=remedy)
+        DECLARED["capacity"].check(capacity)
         recipe = cls(preset, _config(preset, capacity, sizes), knobs, catalyst or "general", format)
         _check_least(recipe, given.get("keep"), given.get("step"))
         if catalyst is not None and not recipe.uses_catalyst:
@@ -121,9 +122,8 @@ class Recipe:
             **self.preset.fixed,
             **self.unasked,
             **self.knobs,
+            **({"step": self.step} if self.preset.step else {}),
         }
-        if self.preset.step:
-            found["step"] = self.step
         return {**found, "note": self.note} if self.note else found
 
     @property

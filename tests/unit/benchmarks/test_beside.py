@@ -85,6 +85,26 @@ def test_a_recipe_with_fewer_rows_says_so_and_is_compared_on_those(tmp_path: Pat
     assert "| 4,096 | 12 | 8.3 | 8.3 | +0.0 (-24.7 to 24.7) | not told apart |" in page
 
 
+def test_recipes_stand_beside_the_method_as_printed_too(tmp_path: Path) -> None:
+    asked = [(f"qasper/{n}", {"task": "qasper"}) for n in range(12)]
+    recipes = Grid(("infinipot", "infinipot-paper", "truncate", "tova", "sirllm"), catalysts=("by-task",))
+    level = {"infinipot": 1.0, "truncate": 0.0}
+
+    def score(cell: Any, *_: Any) -> float:
+        return level.get(cell.recipe.preset.name, 0.5)
+
+    kept_run(tmp_path / "longbench", "longbench", recipes, asked, score)
+    keys = Grid(("infinipot", "ccd"), catalysts=("question",))
+    there = tmp_path / "passkey"
+    kept_run(there, "passkey", keys, [("a", {"length": 4096, "depth": 0.5})], lambda *_: 1.0)
+    told = beside.page(tmp_path).partition("## Table 2")[0]
+    assert told.count("| ours, by rows | | less ours as printed | |") == 2
+    assert "| TOVA-4K | 36.26 | 50.0 | -5.24 | -50.0 (-50.0 to -50.0) | agrees | +0.0 (" in told
+    twice = "-100.0 (-100.0 to -65.7) | agrees | -50.0 (-50.0 to -50.0) | agrees |"
+    assert f"| TR-4K | 37.20 | 0.0 | -4.30 | {twice}" in told
+    assert "| InfiniPot-4K | 41.50 | 100.0 |  |  |  | +50.0 (50.0 to 50.0) |  |" in told
+
+
 def test_means_that_stand_side_by_side_are_of_the_rows_that_all_have(tmp_path: Path) -> None:
     asked = [(f"qasper/{n}", {"task": "qasper"}) for n in range(4)]
     both = Grid(("infinipot", "full"), catalysts=("by-task",))

@@ -30,10 +30,9 @@ def test_rows_of_which_nothing_was_dropped_are_those_of_the_earlier_cell(
         row("new", "d", 0, "only here"),
         {"kind": "bad", "file": "x", "line": 1, "reason": "no JSON"},
     ]
-    (tmp_path / "rows.jsonl").write_text("".join(json.dumps(one) + "\n" for one in rows))
+    level.write(tmp_path / "rows.jsonl.xz", rows)
     level.main([str(tmp_path), "new", "old"])
     assert "new: 2 rows, of which 1 were answered otherwise, are those of old" in capsys.readouterr().out
-    (tmp_path / "rows.jsonl").unlink()  # they are packed now
     now = {(one["cell"], one["example"]): one for one in read_rows(tmp_path) if one["kind"] == "example"}
     assert len(now) == 7
     assert (now["new", "a"]["prediction"], now["new", "a"]["same_as"]) == ("yes", "old")
@@ -41,3 +40,18 @@ def test_rows_of_which_nothing_was_dropped_are_those_of_the_earlier_cell(
     assert now["new", "c"]["prediction"] == "perhaps"
     assert "same_as" not in now["new", "d"]
     assert level.leveled(read_rows(tmp_path), "new", "old")[1] == []  # twice changes nothing
+
+
+def test_rows_that_were_replaced_before_stay_beside_those_of_another_cell(tmp_path: Path) -> None:
+    rows = [row(cell, "a", 0, cell) for cell in ("old", "new", "newest")]
+    level.write(tmp_path / "rows.jsonl.xz", rows)
+    for cell in ("new", "newest"):
+        level.main([str(tmp_path), cell, "old"])
+    assert [one["cell"] for one in level.replaced(tmp_path)] == ["new", "newest"]
+
+
+def test_rows_that_are_not_packed_would_be_read_instead_so_they_are_refused(tmp_path: Path) -> None:
+    rows = [row("old", "a", 0, "yes"), row("new", "a", 0, "Yes!")]
+    (tmp_path / "rows.jsonl").write_text("".join(json.dumps(one) + "\n" for one in rows))
+    with pytest.raises(SystemExit, match="pack it with `xz` first"):
+        level.main([str(tmp_path), "new", "old"])

@@ -201,6 +201,30 @@ def test_a_first_layers_keys_do_not_change_and_later_ones_do() -> None:
     found = budgets.sensitivity(engine, "The quick brown fox jumps over the lazy dog. " * 12, 200)
     assert abs(found[0]) < 1e-6
     assert min(found[1:]) > 1e-4
+    with pytest.raises(SystemExit, match="more than 200"):
+        budgets.sensitivity(engine, "The quick brown fox.", 200)
+
+
+def test_what_calibration_found_is_of_one_text_and_pot(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Budgeted, "shares", ())
+    monkeypatch.setattr(budgets, "sensitivity", lambda engine, text, capacity: [0.1, 0.2])
+    text = tmp_path / "text"
+    text.write_text("one")
+    words = ["--data", "x", "--part", "tune", "--out", str(tmp_path), "--calibration", str(text)]
+    args, none = slots.options().parse_args(words), Engine("small", "plain", ToyModel(), ByteTokenizer())
+    slots.calibrate(none, args)
+    assert Budgeted.shares == [0.1, 0.2]
+    slots.calibrate(none, args)
+    text.write_text("another")
+    with pytest.raises(SystemExit, match="another text, capacity or model"):
+        slots.calibrate(none, args)
+
+
+def test_all_candidates_are_those_that_need_no_calibration() -> None:
+    assert "budgets by sensitivity" not in slots.named("")
+    assert slots.named("budgets by sensitivity") == ["default", "budgets by sensitivity"]
 
 
 def test_hidden_slots_are_not_seen(spare: int, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -91,6 +91,14 @@ def test_rows_that_all_agree_do_not_exclude_every_difference() -> None:
     assert bootstrapped([1.0] * 4 + [0.0] * 56).excludes_zero  # redrawn rows would say more than they know
 
 
+@pytest.mark.parametrize("score", [1 / 3, -1 / 3, 2 / 3, -2 / 3])
+def test_rounded_ends_have_the_mean_between_them(score: float) -> None:
+    """A plot's error bar cannot be negative."""
+    for found in (bootstrapped([score] * 3), bootstrapped([score])):
+        assert found is not None
+        assert found.low <= found.mean <= found.high
+
+
 def test_right_and_wrong_are_compared_as_shares_and_what_is_graded_by_redrawn_rows() -> None:
     right = {"a": 1.0, "b": 0.0, "c": 1.0}
     assert paired(right, {"a": 0.0, "b": 0.0}) == newcombe([ONE, NEITHER])

@@ -25,8 +25,8 @@ def resolve(dtype: str, device: torch.device) -> tuple[str, bool]:
     if dtype == MIXED and device.type != "cpu":
         raise ConfigError("mixed is for CPUs", field="dtype", remedy=f"use `dtype` bfloat16 on {device.type}")
     if dtype == MIXED and not has_bfloat16():
-        problem = "this processor has no bfloat16 instructions, so mixed would be slower"
-        raise ConfigError(problem, field="dtype", remedy="use `dtype` float32")
+        lacks = "processor has no bfloat16 instructions" if has_onednn() else "process cannot use oneDNN"
+        raise ConfigError(f"mixed is slow here: this {lacks}", field="dtype", remedy="use `dtype` float32")
     if device.type == "cpu" and dtype in ("auto", MIXED):
         return "float32", dtype == MIXED or has_bfloat16() or has_int8()
     return dtype, False
