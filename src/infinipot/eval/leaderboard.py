@@ -6,11 +6,12 @@ stays one file without a script.
 
 import html
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from statistics import fmean
 from typing import Any
 
 from infinipot.eval.estimates import FEW, Estimate, estimate, over_tasks, paired
+from infinipot.eval.grid import BY_TASK
 from infinipot.eval.results import KNOWN, UNKNOWN, UNUSED, Section, Series
 from infinipot.eval.tables import MARK, Table, joined, shown, values
 
@@ -32,16 +33,15 @@ class Standing:
 
 
 def standings(section: Section) -> list[Standing]:
-    """Return the cells of a section that have a score: the best first, those that have not all rows last."""
+    """Return the cells that have a score: the best first, those that have not all rows last."""
     section = joined(section)
-    found = [(one, mean) for one in section.series if (mean := estimate(one.scores()))]
-    found.sort(key=lambda pair: (len(pair[0].rows) < section.most, -pair[1].mean))
-    names = values(section, "task")
-    standing = []
-    for number, (one, mean) in enumerate(found, start=1):
-        tasks = over_tasks(one.scores(task=name) for name in names) if len(names) > 1 else None
-        standing.append(Standing(number, one, mean, tasks, _entries(one), _seconds(one)))
-    return standing
+    found, names = [], values(section, "task")
+    for one in section.series:
+        if rows := estimate(one.scores()):
+            tasks = over_tasks(one.scores(task=name) for name in names) if len(names) > 1 else None
+            found.append(Standing(0, one, rows, tasks, _entries(one), _seconds(one)))
+    found.sort(key=lambda one: (len(one.series.rows) < section.most, -(one.tasks or one.rows).mean))
+    return [replace(one, number=number) for number, one in enumerate(found, start=1)]
 
 
 def _entries(one: Series) -> int | None:
@@ -67,8 +67,7 @@ def leaderboard(section: Section, name: str) -> str:
     parts = [f'<section class="boards boards-{len(boards)}">']
     if len(boards) > 1:
         for place, question in enumerate(boards):
-            checked = " checked" if place == 0 else ""
-            parts.append(f'<input type=radio name="{name}" id="{name}-{place}"{checked}>')
+            parts.append(f'<input type=radio name="{name}" id="{name}-{place}"{" checked" * (not place)}>')
             parts.append(f'<label for="{name}-{place}">{BOARDS[question]}</label>')
     parts += [_board(section, standing) for standing in boards.values()]
     return "\n".join([*parts, "</section>"])
@@ -79,14 +78,14 @@ def _board(section: Section, standing: Sequence[Standing]) -> str:
     parts = _parts(section)
     most = {part: max(len(one.series.scores(**dict([part]))) for one in standing) for part in parts}
     told = [f"{shown(value)} ({n}){MARK if n < FEW else ''}" for (_, value), n in most.items()]
-    tasks = ["mean of tasks"] if parts and parts[0][0] == "task" else []
+    tasks = ["mean of tasks, 95%"] if parts and parts[0][0] == "task" else []
     heads = ["#", "cell", "mean of rows, 95%", *tasks, "entries", "s a row", *told]
     head = "".join(f"<th>{html.escape(text)}</th>" for text in heads)
-    note = (
-        "Best first, by rows. Grey: no more than chance below the best. Entries: the most that a layer "
-        "and head held. Seconds of rows that ran side by side are no benchmark."
-    )
+    note = f"Best first, by {'the mean of tasks' if tasks else 'rows'}. Grey: not told apart from it by rows."
+    note += " Entries: the most a layer and head held. Seconds of rows run side by side are no benchmark."
     note += f" {MARK}: under {FEW} rows, not in the mean of tasks." if tasks else ""
+    if any(one.series.cell.get("catalyst") == BY_TASK for one in standing):
+        note += f" {BY_TASK}: the question is known in tasks of question answering alone."
     body = "\n".join(_row(section, one, parts, standing[0]) for one in standing)
     table = f"<table class=board><thead><tr>{head}</tr></thead>\n<tbody>{body}</tbody></table>"
     return f"<div class=panel><div class=wide>{table}</div><p class=note>{note}</p></div>"
@@ -108,7 +107,8 @@ def _row(section: Section, one: Standing, parts: Sequence[Part], best: Standing)
     bar = _bar("bar", 100 * one.rows.mean, low, width)
     cells.append(f"<td class=score><b>{100 * one.rows.mean:.1f}</b> <small>{one.rows.span}</small>{bar}</td>")
     if parts and parts[0][0] == "task":
-        cells.append(f"<td class=n>{f'{100 * one.tasks.mean:.1f}' if one.tasks else '–'}</td>")
+        told = f"<b>{100 * one.tasks.mean:.1f}</b> <small>{one.tasks.span}</small>" if one.tasks else "–"
+        cells.append(f"<td class=n>{told}</td>")
     cells.append(f"<td class=n>{f'{one.entries / 1024:.3g}K' if one.entries else '–'}</td>")
     cells.append(f"<td class=n>{f'{one.seconds:.1f}' if one.seconds is not None else '–'}</td>")
     for part in parts:
