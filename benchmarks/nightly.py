@@ -2,11 +2,13 @@
 
     python benchmarks/nightly.py --out nightly --json     # some minutes on two CPU cores
     python benchmarks/nightly.py --out nightly --keep     # the next one is compared with this one
+    python benchmarks/nightly.py --out nightly --data DIR # with questions about facts; DIR holds facts, books
 
-`smollm2` on a CPU in float32: pass keys in noise, the question known and unknown, with truncation for
-comparison. The kept run is in docs/results/nightly; examples are the same every time, so answers are compared
-one by one. The exit status is 1 where a cell lost more than chance explains, or where reading takes more than
-`--slower` times as long.
+`smollm2` on a CPU in float32: pass keys in noise with truncation for comparison, and in the demo's chapters
+of Moby Dick, the question known and unknown; with `--data` questions about facts planted in books, with
+recall and without. The kept run is in docs/results/nightly, a folder a set; examples are the same every time,
+so answers are compared one by one. The exit status is 1 where a cell lost more than chance explains, or where
+reading takes more than `--slower` times as long.
 """
 
 from __future__ import annotations
@@ -28,10 +30,14 @@ from infinipot.eval.folder import MANIFEST, ROWS, Row, read_rows
 from infinipot.eval.grid import Grid
 from infinipot.eval.tasks.task import make
 
-KEPT = Path(__file__).parents[1] / "docs" / "results" / "nightly"
-TASK: dict[str, Any] = {"lengths": "1k,2k", "depths": "0.1,0.5,0.9", "trials": 2}
+ROOT = Path(__file__).parents[1]
+KEPT = ROOT / "docs" / "results" / "nightly"
+PROSE = ROOT / "src" / "infinipot" / "cli" / "moby_dick.md.xz"
+KEYS: dict[str, Any] = {"lengths": "1k,2k", "depths": "0.1,0.5,0.9"}
 SEED, CAPACITY = 77, 512
-GRID = Grid(("infinipot", "truncate"), (CAPACITY,), ("question", "general"))
+KINDS = ("question", "general")
+NOISE = Grid(("infinipot", "truncate"), (CAPACITY,), KINDS)
+FACTS = Grid(("infinipot",), (4 * CAPACITY,), ("general",), {"recall": (0, CAPACITY)})
 EVERY = "all cells"
 
 
@@ -78,12 +84,41 @@ class Change:
 
 
 def measure(out: Path, args: argparse.Namespace) -> None:
-    """Run the set; rows that are there stay, so a run that was stopped goes on."""
+    """Run the sets; rows that are there stay, so a run that was stopped goes on."""
     workers = Workers(lambda: open_engine(args.model, "cpu", "float32", threads=args.threads))
-    wanted = Evaluation(make("passkey", TASK, SEED), GRID, out, SEED)
-    for step in evaluate(wanted, workers):
-        print(f"\r{step.done} of {step.total} rows", end="", file=sys.stderr)
-    print(file=sys.stderr)
+    for name, (task, options, grid) in sets(args.data).items():
+        for step in evaluate(Evaluation(make(task, options, SEED), grid, out / name, SEED), workers):
+            print(f"\r{name}: {step.done} of {step.total} rows", end="", file=sys.stderr)
+        print(file=sys.stderr)
+
+
+def sets(data: Path | None) -> dict[str, tuple[str, dict[str, Any], Grid]]:
+    """Return every set by its name: its task, the task's options, and its cells."""
+    found = {
+        "noise": ("passkey", {**KEYS, "trials": 2}, NOISE),
+        "prose": (
+            "needle",
+            {**KEYS, "trials": 4, "hay": str(PROSE)},
+            Grid(("infinipot",), (CAPACITY,), KINDS),
+        ),
+    }
+    if data:
+        books = {
+            "data": data / "facts",
+            "hay": str(data / "books"),
+            "lengths": "4k",
+            "texts": 2,
+            "part": "tune",
+        }
+        found["facts"] = ("facts", books, FACTS)
+    return found
+
+
+def rows_of(folder: Path) -> list[Row]:
+    """Return the rows of every set in a folder; a cell's name begins with its set's."""
+    names = sorted(path.parent.name for path in folder.glob(f"*/{ROWS}"))
+    every = ((name, row) for name in names for row in read_rows(folder / name))
+    return [{**row, "cell": f"{name}: {row['cell']}"} for name, row in every if row["kind"] == "example"]
 
 
 def compare(before: Sequence[Row], now: Sequence[Row]) -> list[Change]:
@@ -139,10 +174,11 @@ def shown(changes: Sequence[Change]) -> str:
 
 
 def keep(out: Path, kept: Path) -> None:
-    """Let a run be what the next one is compared with."""
-    kept.mkdir(parents=True, exist_ok=True)
-    for name in (MANIFEST, ROWS):
-        shutil.copyfile(out / name, kept / name)
+    """Let a run be what the next one is compared with; a set that was not run stays."""
+    for there in (path.parent for path in out.glob(f"*/{ROWS}")):
+        (kept / there.name).mkdir(parents=True, exist_ok=True)
+        for name in (MANIFEST, ROWS):
+            shutil.copyfile(there / name, kept / there.name / name)
 
 
 def main(words: Sequence[str] | None = None) -> None:
@@ -152,14 +188,15 @@ def main(words: Sequence[str] | None = None) -> None:
     parser.add_argument("--out", type=Path, required=True, help="folder of this run")
     parser.add_argument("--kept", type=Path, default=KEPT, help="folder of the run to compare with")
     parser.add_argument("--keep", action="store_true", help="compare the next run with this one")
+    parser.add_argument("--data", type=Path, help="folder of `facts` and `books`: questions about facts too")
     parser.add_argument("--model", default="smollm2")
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--slower", type=float, default=1.5, help="times as long that reading may take")
     parser.add_argument("--json", action="store_true", help="print exactly one JSON document")
     args = parser.parse_args(words)
     measure(args.out, args)
-    before = read_rows(args.kept)
-    changes = compare(before, read_rows(args.out)) if before else []
+    before = rows_of(args.kept)
+    changes = compare(before, rows_of(args.out)) if before else []
     found = problems(changes, args.slower)
     if args.json:
         told = {"compared": bool(before), "problems": found, "cells": [one.json() for one in changes]}

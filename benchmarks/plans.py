@@ -6,6 +6,7 @@ defaults   one option changed at a time, on the half `tune`, which defaults are 
            end in `-tune`
 unasked    InfiniPot where no question is known, in all grids
 units      whole sentences and single slots, question known and unknown, on the half `tune`
+steps      what it costs to drop several entries at a time, in a pot of 1,024: so small that a CPU does it
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ K = 1024
 STEPS = {"swa": 256, "streaming-llm": 256, "h2o": 256, "h2o-half": 256}  # token by token is too slow here
 SOME = 6  # rows of each part of LongBench where a table needs many cells
 FEW = 2  # where a row takes as long as dozens of others
-SHORT = 20_000  # letters of a text that is read token by token
+SHORT, SHORTER = 20_000, 9_000  # letters of a text that is read token by token; on a CPU
 GROWING, KEYS = (
     8,
     1,
@@ -240,12 +241,20 @@ def units() -> Iterator[Part]:
             )
 
 
+def steps() -> Iterator[Part]:
+    """Token by token, and a sixteenth of the pot at a time, as the paper's tables do here."""
+    for recipe in ("streaming-llm", "tova-tokenwise"):
+        for step in (1, K // 16):
+            yield Part("longbench", recipe, capacity=K, step=step, longest=SHORTER)
+
+
 PLANS: dict[str, Callable[[], Iterator[Part]]] = {
     "paper": paper,
     "models": models,
     "defaults": defaults,
     "unasked": unasked,
     "units": units,
+    "steps": steps,
 }
 
 

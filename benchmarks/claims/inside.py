@@ -53,9 +53,10 @@ def claimed(says: Says) -> None:
         for name in ("infinipot question", "cap-only question")
     )
     words = (
-        "first: {:.0f}% of it ({:.1f} to {:.1f}) after one cycle, in eight texts, {:.0f}% ({:.1f} to {:.1f})"
+        "there could be it is {:.0f}% ({:.1f} to {:.1f}) after one cycle, in eight texts, {:.0f}% ({:.1f} to"
+        " {:.1f})"
     )
-    words += " after fifteen, in the four that are so long (other texts, so no difference is claimed); CaP"
+    words += " after fifteen, in the four that are so long (not the same texts, so no fall is claimed); CaP"
     words += " alone {:.0f}% ({:.1f} to {:.1f}) and {:.0f}%"
     reached = [share["infinipot question"][cycle].rows for cycle in (1, 15)]
     page(f"{words} ({{:.1f}} to {{:.1f}}).", *ours, *alone, holds=reached == [8, 4])

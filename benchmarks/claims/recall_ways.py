@@ -120,7 +120,7 @@ def _means(says: partial[None]) -> None:
         lambda one: not doubtful(one)
     )
     other = words.some(lambda one: score(one, ASKED) != score(one, "words.pot"))
-    says("of {} questions that both leave to words, {} have", words.count, other.count)
+    says("both ways leave {} questions to words, and of these {} have", words.count, other.count)
     known = _known()
     some = asked("ways", "longbench-report")
     there = three(estimate([known[row["example"]] for row in some.rows]))
@@ -154,8 +154,8 @@ def _halves(says: partial[None]) -> None:
     words = "below passages alone on LoCoMo ({:.1f}, {:.1f} to {:.1f})."
     says(words, *(-one for one in less), holds=less[2] < 0)
     talks = asked("ways", "locomo-report")
-    words = "the default of a card is above passages by\n  words because of the judging"
-    says(words, holds=talks.more(ASKED, "words.alone")[1] > 0 > talks.more(ASKED, CARD_ALONE)[0])
+    words = "above passages by words alone, but not above the same judged passages without a pot:"
+    says(words, holds=talks.more(ASKED, "words.alone")[1] > 0 > talks.more(ASKED, CARD_ALONE)[1])
 
 
 def _others(says: partial[None], index: partial[None]) -> None:
@@ -211,7 +211,7 @@ def _other_words(page: partial[None], adr: partial[None]) -> None:
     for says, about in ((page, "a download of {:.0f} MB out of"), (adr, "is a download of {:.0f} MB and")):
         says(about, SENTENCES.size / 1e6)
     page(
-        "each in 16K and in 128K tokens, {} questions in all: {} are answered",
+        "each in 16K and in 128K tokens, {} questions in all. By words {} are answered,",
         report.count,
         words.right("words.pot"),
     )
@@ -223,7 +223,7 @@ def _other_words(page: partial[None], adr: partial[None]) -> None:
     less = [(own[name], score(row, "words.pot")) for name, row in zip(both, words.rows, strict=True)]
     more = three(compared(less))
     page("{:.1f} more ({:.1f} to {:.1f}). The aim was 60%:", *more, holds=mean[0] >= 60 and more[1] > 0)
-    page("the mean reaches it, and the interval begins at {:.0f}.", mean[1])
+    page("the mean reaches it, but the interval begins at {:.0f}.", mean[1])
     told = report.count, words.right("words.pot"), right
     adr("of {} statements in other words {} are found by words and {} with the model of sentences:", *told)
     page("that were found for {} of the {}.", *_found("report", "one"))
@@ -267,14 +267,13 @@ def _where_words_find_little(page: partial[None]) -> None:
 
     talks, texts, facts = (less(name, "report") for name in HALVES.values())
     told = [abs(number) for one in (talks, texts, facts) for number in one]
-    words = "LoCoMo has {:.1f} less ({:.1f} less to {:.1f}\n  more), "
+    words = "LoCoMo had {:.1f} less ({:.1f} less to {:.1f}\n  more), "
     words += "LongBench {:.1f} less ({:.1f} less to {:.1f} more),"
-    words += " facts in 16K and 128K {:.1f} less ({:.1f} less to {:.1f} more), which none of these tells"
-    words += " apart,"
+    words += " facts in 16K and 128K {:.1f} less ({:.1f} less to {:.1f} more): none is told apart."
     page(words, *told, holds=all(map(chance, (talks, texts, facts))))
     alone = rows_of("recall/facts-alone").mean("full")[0]
     sizes = [asked("asked-meaning", f"facts-report-{size}").mean(ASKED)[0] for size in ("16k", "128k")]
-    page("and {:.1f}% and {:.1f}% of the fact alone;", *(100 * one / alone for one in sizes))
+    page("These facts had {:.1f}% and {:.1f}% of the fact alone;", *(100 * one / alone for one in sizes))
     tune = [less(name, "tune") for name in HALVES.values()]
     words = "on the halves to choose on {:.1f}, {:.1f} and {:.1f} less, none told apart."
     page(words, *(-one[0] for one in tune), holds=all(map(chance, tune)))

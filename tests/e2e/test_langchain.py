@@ -32,7 +32,7 @@ class Person(BaseModel):
     """Somebody."""
 
     name: str = Field(max_length=12)
-    age: int = Field(le=99)
+    age: int = Field(ge=0, le=99)
 
 
 @pytest.fixture(scope="module")

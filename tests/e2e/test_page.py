@@ -88,7 +88,7 @@ def test_escape_cancels_a_reading_and_frees_the_slot(page: Page, fake: FakeServe
 
 def test_only_who_waits_is_said_to_wait(page: Page, fake: FakeServer) -> None:
     """With an empty queue nothing is said of waiting; with a full one, the place as the server tells it."""
-    fake.pause = 0.5
+    fake.pause = 1.5
     page.get_by_label("Or paste text").fill(TEXT)
     page.get_by_role("button", name="Read", exact=True).click()
     expect(page.locator("#watch-phase")).to_have_text("The text is sent")

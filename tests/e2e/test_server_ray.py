@@ -156,6 +156,7 @@ def test_a_replica_killed_under_load_loses_nothing_in_silence(deployed: tuple[st
         thread.start()
     try:
         eventually(lambda: seen.count("whole") >= 10)
+        eventually(lambda: len(replicas(process)) == 2)
         victim, survivor = replicas(process)
         victim.kill()
         before = len(seen)

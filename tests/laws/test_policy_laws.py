@@ -54,8 +54,9 @@ def test_exactly_the_budget_unique_sorted_protected_kept(
 @given(situation=situations(), share=st.floats(0, 1))
 def test_infinipot_is_the_two_step_choice_of_the_paper(situation: tuple[Evidence, int], share: float) -> None:
     evidence, budget = situation
-    spread = torch.rand_like(evidence.novelty).argsort(-1) * 1e-4  # no ties: the choice is unique
-    evidence = Evidence(0, evidence.source, evidence.novelty + spread, evidence.catalyst + spread)
+    spread = torch.rand_like(evidence.novelty).argsort(-1)  # no ties: the choice is unique
+    scores = ((1024 * (8 * one).round() + spread) for one in (evidence.novelty, evidence.catalyst))
+    evidence = Evidence(0, evidence.source, *scores)
     slots = registry()["infinipot"](novelty=share, pool=1).select(evidence, budget)
     for b in range(slots.shape[0]):
         for h in range(slots.shape[1]):

@@ -68,9 +68,9 @@ def test_the_command_compares_keeps_and_fails_where_quality_fell(
     scores = [1] * 12
 
     def measured(out: Path, args: Any) -> None:
-        out.mkdir(exist_ok=True)
-        (out / MANIFEST).write_text("{}")
-        (out / ROWS).write_text("".join(json.dumps(row) + "\n" for row in rows(scores)))
+        (out / "noise").mkdir(parents=True, exist_ok=True)
+        (out / "noise" / MANIFEST).write_text("{}")
+        (out / "noise" / ROWS).write_text("".join(json.dumps(row) + "\n" for row in rows(scores)))
 
     monkeypatch.setattr(nightly, "measure", measured)
     words = ["--out", str(tmp_path / "out"), "--kept", str(tmp_path / "kept"), "--json"]
@@ -83,5 +83,27 @@ def test_the_command_compares_keeps_and_fails_where_quality_fell(
         nightly.main(words)
     assert ended.value.code == 1
     told = json.loads(capsys.readouterr().out)
-    assert told["problems"] == ["infinipot 512 question: 8 lost, 0 gained"]
+    assert told["problems"] == ["noise: infinipot 512 question: 8 lost, 0 gained"]
     assert told["cells"][0]["score_now"] == 4
+
+
+def test_a_set_that_was_not_run_stays_kept(tmp_path: Path) -> None:
+    for folder, names in (("kept", ("noise", "facts")), ("out", ("noise",))):
+        for name in names:
+            there = tmp_path / folder / name
+            there.mkdir(parents=True)
+            (there / MANIFEST).write_text("{}")
+            (there / ROWS).write_text("".join(json.dumps(row) + "\n" for row in rows([folder == "kept"])))
+    nightly.keep(tmp_path / "out", tmp_path / "kept")
+    kept = {row["cell"]: row["score"] for row in nightly.rows_of(tmp_path / "kept")}
+    assert kept == {f"facts: {OURS}": 1.0, f"noise: {OURS}": 0.0}
+
+
+def test_the_sets_have_tasks_that_can_be_made(tmp_path: Path) -> None:
+    found = nightly.sets(None)
+    assert list(found) == ["noise", "prose"]
+    assert nightly.PROSE.exists()
+    for task, options, grid in found.values():
+        assert nightly.make(task, options, nightly.SEED)
+        assert grid.cells()
+    assert list(nightly.sets(tmp_path)) == ["noise", "prose", "facts"]

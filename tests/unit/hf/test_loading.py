@@ -261,6 +261,7 @@ def test_available_is_positive() -> None:
 
 
 @pytest.mark.model
+@pytest.mark.timeout(900)  # a download of 98 MB, where no other test came first
 def test_default_model_knows_the_capital_of_france() -> None:
     loaded = load(catalog.DEFAULT_MODEL, device="cpu")
     assert (loaded.format, loaded.add_bos, ends(loaded)) == ("plain", False, [0, 2])

@@ -121,6 +121,7 @@ def test_sentences_are_joined_where_they_are_neighbours_and_left_out_where_their
 
 
 @pytest.mark.model
+@pytest.mark.timeout(1800)  # a download of 404 MB
 @pytest.mark.usefixtures("home")  # pages of the docs, and demos, are of machines without it
 def test_the_real_model_of_sentences() -> None:
     import torch

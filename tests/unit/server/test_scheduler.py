@@ -416,7 +416,7 @@ def test_an_answer_is_not_kept_waiting_by_a_long_chunk(tmp_path: Path) -> None:
         async with serving(tmp_path, slots=2, read_chunk=16) as (scheduler, model):
             model.fails = lambda tokens: seen.append(tokens)  # type: ignore[func-returns-value]
             answering = scheduler.submit(
-                replace(chat("x"), options=replace(OPTIONS, generation=Generation(200)))
+                replace(chat("x"), options=replace(OPTIONS, generation=Generation(4000)))
             )
             async for event in answering:
                 if isinstance(event, Piece):

@@ -150,13 +150,13 @@ def test_a_second_model_does_not_take_fewer_threads_for_all_there_are(
 
 
 def test_looks_are_rare(monkeypatch: pytest.MonkeyPatch) -> None:
-    looks: list[float] = []
-    fake = SimpleNamespace(look=lambda: looks.append(time.monotonic()))
-    monkeypatch.setattr(threads._Following, "watch", fake)
+    now, looks = 100.0, []
+    monkeypatch.setattr(threads, "time", SimpleNamespace(monotonic=lambda: now))
+    monkeypatch.setattr(threads._Following, "watch", SimpleNamespace(look=lambda: looks.append(now)))
     monkeypatch.setattr(threads._Following, "next", 0.0)
-    until = time.monotonic() + 1.5 * threads.LOOK
-    while time.monotonic() < until:
+    for _ in range(15):
         follow()
+        now += threads.LOOK / 10
     assert len(looks) == 2
 
 
