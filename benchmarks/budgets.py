@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import ClassVar, Literal
 
 import torch
@@ -135,8 +135,8 @@ def _alike(part: PotLayer, whole: PotLayer, after: int) -> Tensor:
 def _attend(
     self: Pot, layer: int, queries: Tensor, keys: Tensor, values: Tensor, spec: attention.LogitSpec
 ) -> Tensor:
-    """As `Pot.attend`, with hidden slots."""
-    into = self.layers[layer]
+    """As `Pot.attend`, with hidden slots; never mixed, which rounds logits beside the hidden ones' huge."""
+    into, spec = self.layers[layer], replace(spec, mixed=False)
     assert isinstance(into, PotLayer), "budgets are for layers that are distilled"
     hidden = into.novelty[:, :, : keys.shape[2], None].isneginf()
     keys = torch.cat((keys, HIDDEN * hidden.to(keys.dtype), keys.new_zeros(*keys.shape[:3], WIDTH - 1)), -1)

@@ -13,7 +13,7 @@ import slots
 from budgets import Budgeted
 from candidates import Candidate, Unlike, by_maximum, see_values, take_maximum
 from families import build
-from infinipot.core import pot_layer
+from infinipot.core import attention, pot_layer
 from infinipot.core.attention import LogitSpec
 from infinipot.core.evidence import Evidence
 from infinipot.core.pot import Pot
@@ -244,6 +244,23 @@ def test_hidden_slots_are_not_seen(spare: int, monkeypatch: pytest.MonkeyPatch) 
                 held[:, :, : layer.fill] += noise * gone[..., None]
         said.append(reader.session.fork().write([5, 7]))
     assert torch.equal(*said)
+
+
+def test_hidden_slots_are_never_read_in_bfloat16(spare: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """There logits come rounded out of the product, and a hidden slot's would drown the others."""
+    monkeypatch.setitem(registry(), "budgeted", Budgeted)
+    monkeypatch.setattr(attention, "MANY", 2)
+    recipe = Recipe.named("budgeted", capacity=72, keep=40, catalyst="and so?", across="heads")
+    read = []
+    for mixed in (False, True):
+        model = HFModel(build("llama-3.1"))
+        budgets.allow(Engine("small", "plain", model, ByteTokenizer()))
+        for module in model.decoder.modules():
+            module.mixed = mixed  # type: ignore[assignment]  # torch types a module's attributes so
+        reader = recipe.reader(model, ByteTokenizer())
+        reader.read("The quick brown fox jumps over the lazy dog. " * 6)
+        read.append(reader.session.fork().write([5, 7]))
+    assert torch.equal(*read)
 
 
 def test_a_frozen_score_stays_what_it_was() -> None:
