@@ -41,14 +41,15 @@ All but CaP-Q know no question. All choose slot by slot (`units=slots`), as the 
 over seven slots, as it does not.
 """
 HELD = """\
-Remade with every number in [How it works](how-it-works.md#seeing-it): the catalyst's gain over CCD agrees;
-that CCD alone is as poor as the window does not. Novelty parts the pots cycle by cycle as in the paper, but
-does not come nearer to global scoring.
+Remade, by earlier code than the tables above, with every number in
+[How it works](how-it-works.md#seeing-it): the catalyst's gain over CCD agrees; that CCD alone is as poor as
+the window does not. Novelty parts the pots cycle by cycle as in the paper, but does not come nearer to global
+scoring.
 """
 LATENCY = """\
 Llama-3-8B's shape with random weights on one H200; the paper has Mistral-7B on an A100. Agrees: memory, and
 the time of a decoded token, do not depend on the length of the text, and the time to the first token grows
-with it.
+with it. By earlier code than the tables above.
 """
 PARTS = """\
 Without a catalyst (first and last row) no scores are averaged over slots; in all other rows they are. So
