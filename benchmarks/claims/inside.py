@@ -12,7 +12,7 @@ from typing import Any
 from claims.checks import Says
 from claims.raw import RESULTS, Three, document, three
 from infinipot.eval.estimates import bootstrapped, compared
-from paper.averages import Averages, Mean, averages
+from paper.averages import CAP, WITH_NOVELTY, Averages, Mean, averages
 
 TASKS = ("hotpotqa", "narrativeqa")
 ROWS = {
@@ -47,6 +47,11 @@ def claimed(says: Says) -> None:
     ends = [*_three(book.overlap.means[0]), *_three(book.overlap_in_the_end)]
     words = "({:.1f}%, {:.1f} to {:.1f}, at first and {:.1f}%, {:.1f} to {:.1f}, in the end on NarrativeQA)"
     page(words, *ends)
+    sums = {name: dict(zip(one.cycles, one.means, strict=True)) for name, one in book.novelty.items()}
+    told = [sums[name][cycle] for name in (WITH_NOVELTY, CAP) for cycle in (1, 15)]
+    words = "{:,.0f} nats after one cycle and {:,.0f} after fifteen with it, {:,.0f} and {:,.0f} without"
+    few = [one.rows for one in told] == [8, 4, 8, 4]
+    page(f"{words} (means of eight texts,", *(one.mean for one in told), holds=few)
     share = {name: dict(zip(one.cycles, one.means, strict=True)) for name, one in book.share.items()}
     ours, alone = (
         [number for cycle in (1, 15) for number in _three(share[name][cycle])]

@@ -36,7 +36,8 @@ def claimed(says: Says) -> None:
     long = [rows_of(f"report-half/{name}") for name in ("passkey", "essays")]
     words = (
         "From 4K to 1M tokens, one trial a cell ({} of each {} keys are among the {} above), InfiniPot finds"
-        " {} of {} in noise, question known or not; without catalyst and novelty {} ({:.1f} points fewer,"
+        " {} of {} in noise, question known or not; without catalyst, novelty and averaged scores {} ({:.1f}"
+        " points fewer,"
         " {:.1f} to {:.1f}). In essays it finds {} of {} with the question known, without CR-RoPE {} ({:.1f}"
         " fewer, {:.1f} to {:.1f})."
     )
