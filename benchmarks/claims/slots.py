@@ -43,6 +43,7 @@ def claimed(says: Says) -> None:
     _halves(adr)
     _shares(adr)
     _budgets(adr)
+    _sensitivity(adr)
     _ways(adr)
     _sentences(adr)
     _unlike(adr)
@@ -158,6 +159,26 @@ def _budgets(adr: partial[None]) -> None:
     tuned = all(map(chance, gained["longbench-tune"]))
     lower = told[4] < 0 and told[7] < 0
     adr("LongBench is not told apart on either half, but lower on `report`.", holds=level and tuned and lower)
+
+
+def _sensitivity(adr: partial[None]) -> None:
+    """Budgets by layer, from what one text says of the layers."""
+    rows = rows_of("slots/sensitivity-facts-tune")
+    even, shares = (f"budgeted 5120 keep=3072 across={one} general" for one in ("none", "shares"))
+    words = (
+        "Of {} questions about facts {:.1f}% are answered with it, {:.1f}% with even budgets and {:.1f}% by"
+    )
+    adr(words, len(rows.cell(shares).rows), *(rows.mean(cell)[0] for cell in (shares, even, DEFAULT)))
+    (mean, low, high), (more, least, most) = (rows.less(shares, base) for base in (even, DEFAULT))
+    adr("{:.1f} more than even", mean)
+    words = (
+        "({:.1f} less to {:.1f} more) and {:.1f} more than single slots ({:.1f} less to {:.1f} more), neither"
+    )
+    adr(words, -low, high, more, -least, most, holds=low < 0 < high and least < 0 < most)
+    layers = document("slots/sensitivity-layers.json")["layers"]
+    half = len(layers) // 2
+    words = "keys of the second half of the layers change most"
+    adr(words, holds=min(layers[half:]) > fmean(layers[:half]))
 
 
 WAYS = (
