@@ -136,6 +136,15 @@ def _few(says: partial[None], seen: set[str]) -> None:
     says(words, len(rows), fit[0], less[0], -less[1], less[2], holds=chance(less))
     few = len(grid.cell("tova-tokenwise 4096 tail=fill").rows) - fit[1]
     says("TOVA token by token has {} rows that do not fit,", few, holds=few < FEW)
+    small = rows_of("steps-smollm2/longbench")
+    each = ("streaming-llm 1024{} tail=fill", "tova-tokenwise 1024{} tail=fill")
+    less = [small.less(cell.format(""), cell.format(" step=64")) for cell in each]
+    rows = {len(small.cell(cell.format(" step=64")).rows) for cell in each}
+    fit = sum(row["cycles"] == 0 for cell in each for row in small.cell(cell.format(" step=64")).rows)
+    words = "on {} texts, none of which fits, token by token StreamingLLM has {:.1f} less ({:.1f} less to"
+    words += " {:.1f} more)\n  and TOVA {:.1f} more ({:.1f} less to {:.1f} more)."
+    told = -less[0][0], -less[0][1], less[0][2], less[1][0], -less[1][1], less[1][2]
+    says(words, *rows, *told, holds=all(map(chance, less)) and not fit)
 
 
 def _without_small_tasks(says: partial[None], many: list[str]) -> None:
