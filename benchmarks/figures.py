@@ -124,7 +124,8 @@ def check(root: Path = ROOT) -> Checker:
 def mend(checker: Checker, root: Path = ROOT) -> None:
     """Put the right number in place of each wrong one, in pages that people write."""
     texts = {name: page.text for name, page in checker.pages.items()}
-    for name, at, end, right in sorted(set(checker.wrong), reverse=True):  # from the end
+    wrong = {one[:3]: one for one in checker.wrong}  # each once, whatever phrases say of it
+    for name, at, end, right in sorted(wrong.values(), reverse=True):  # from the end
         text = texts[name]
         texts[name] = text[:at] + "+" * (text[at] == "+" and right[0] != "-") + right + text[end:]
     for name, text in texts.items():

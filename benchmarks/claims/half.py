@@ -76,20 +76,14 @@ def _again(says: partial[None]) -> None:
 def _choosing(says: partial[None]) -> None:
     """Sizes and novelty, as the page about choosing them has them."""
     grid, essays = rows_of(GRID), rows_of("report-half/essays-more")
-    pots, few = [grid.cell(f"infinipot {size} by-task") for size in (1024, 2048, 8192)], grid.of_few(OURS)
-    rows = {(len(one.rows), len(one.by_example().keys() - few)) for one in pots}
-    every, large = ([grid.less(one.name, OURS, some) for one in pots] for some in ((), few))
-    words = (
-        "on {} rows of LongBench's larger tasks, questions known, pots of 1,024 and 2,048 are below one of"
-    )
-    words += " 4,096 ({:.1f}, {:.1f} to {:.1f}; {:.1f}, {:.1f} to {:.1f}), and so is one of 8,192, barely"
-    words += (
-        " ({:.1f}, {:.1f} to {:.2f}). With the small tasks, {} rows, it is {:.1f}, {:.1f} and {:.1f}, most"
-    )
-    ((count, many),) = rows
-    told = [-number for less in large for number in less]
-    numbers = many, *told, count, *(-less[0] for less in every)
-    says(words, *numbers, holds=all(less[2] < 0 for less in (*every, *large)))
+    pots = [f"infinipot {size} by-task" for size in (1024, 2048, 8192)]
+    rows, every = {_count(one) for one in pots}, [grid.less(one, OURS) for one in pots]
+    few = all(sum(len(some) < FEW for some in grid.by_task(one).values()) > 8 for one in pots)
+    words = "on {} rows of LongBench (`qwen2.5-coder-1.5b`, questions known, under ten rows of most tasks) pots of"
+    words += " 1,024, 2,048 and 8,192 are below one of 4,096 ({:.1f}, {:.1f} to {:.1f}; {:.1f}, {:.1f} to {:.1f};"
+    words += " {:.1f}, {:.1f} to {:.1f}), the last mostly by five rows"
+    told = [-number for less in every for number in less]
+    says(words, *rows, *told, holds=few and all(less[2] < 0 for less in every))
     plain, ours = "cap-only 4096 general", "infinipot 4096 general"
     less = essays.less(plain, ours)
     words = (
@@ -106,6 +100,7 @@ def _choosing(says: partial[None]) -> None:
     less = grid.less("cap-only 4096 by-task", OURS)
     level = chance(grid.less("cap-only 4096 by-task", OURS, grid.of_few(OURS)))
     words = "questions known, {:.1f} points are lost without it ({:.1f} to {:.1f}) on all {} rows, and none"
+    words += " that show without tasks of under ten rows"
     told = *(-one for one in less), len(grid.cell(OURS).rows)
     says(words, *told, holds=less[2] < 0 and level)
 
@@ -148,25 +143,25 @@ def _few(says: partial[None], seen: set[str]) -> None:
 
 
 def _without_small_tasks(says: partial[None], many: list[str]) -> None:
-    grid, window = rows_of(GRID), "swa 4096 step=256 tail=fill"
-    small, known, unknown = grid.of_few(OURS), [], []
-    for cell in (*many, window):
+    grid, known, unknown = rows_of(GRID), [], []
+    small = grid.of_few(OURS)
+    for cell in many:
         known += [(cell, grid.less(cell, OURS, small))] * (OURS in _bases(cell))
         unknown += [(cell, grid.less(cell, UNKNOWN, small))] * (UNKNOWN in _bases(cell))
     tasks = [scores for scores in grid.by_task(OURS).values() if len(scores) < FEW]
     says("*Six tasks of under ten rows, {} rows in all.*", len(small), holds=len(tasks) == 6)
-    below = {cell for cell, less in known if less[2] < 0} == {"tova 4096", window}
+    below = {cell for cell, less in known if less[2] < 0} == {"tova 4096"}
     above = any(less[1] > 0 for _, less in known)
-    words = (
-        "Without them TOVA and the sliding window are below InfiniPot with questions known, and nothing is"
-    )
-    says(f"{words} above.", holds=below and not above)
-    higher = {cell: less for cell, less in unknown if less[1] > 0}
-    words = "With questions unknown truncation alone is above it, by {:.1f} ({:.1f} to {:.1f}), not without"
-    words += " a single row ({:.1f}, {:.1f} lower to {:.1f} higher), and the method as printed is below."
-    rest, printed = grid.but_one("truncate 4096", UNKNOWN, small)[1], dict(unknown)[BLIND_PRINTED]
-    told = *higher["truncate 4096"], rest[0], -rest[1], rest[2]
-    says(words, *told, holds=len(higher) == 1 and chance(rest) and printed[2] < 0)
+    words = "Without them, of recipes with all rows, TOVA alone is below InfiniPot with questions known, and"
+    says(f"{words} nothing is above.", holds=below and not above)
+    apart = {cell: less for cell, less in unknown if not chance(less)}
+    words = "With questions unknown truncation is above it ({:.1f}, {:.1f} to {:.1f}) and the method as printed"
+    words += " below ({:.1f}, {:.1f} to {:.1f})."
+    told = *apart["truncate 4096"], *(-number for number in apart[BLIND_PRINTED])
+    says(words, *told, holds=apart.keys() == {"truncate 4096", BLIND_PRINTED} and apart[BLIND_PRINTED][2] < 0)
+    pairs = ("tova 4096", OURS), ("truncate 4096", UNKNOWN), (BLIND_PRINTED, UNKNOWN)
+    one = all(chance(grid.but_one(cell, base, small)[1]) for cell, base in pairs)
+    says("None of these three is told apart without a single row more.", holds=one)
     prompt = grid.less(SLOTS, OURS, small)
     words = "than the general prompt only without the small tasks, and barely ({:.1f}, {:.1f} to just under"
     words += " 0):"
@@ -176,8 +171,10 @@ def _without_small_tasks(says: partial[None], many: list[str]) -> None:
 def _pots(says: partial[None], seen: set[str]) -> None:
     """Pots of other sizes."""
     grid, wide = rows_of(GRID), "infinipot 8192 by-task"
-    smaller = all(grid.less(f"infinipot {size} by-task", OURS)[2] < 0 for size in (1024, 2048))
-    says("Pots of 1,024 and 2,048 are worse than one of 4,096.", holds=smaller)
+    small = [grid.less(f"infinipot {size} by-task", OURS) for size in (1024, 2048)]
+    words = "Pots of 1,024 and 2,048 are worse than one of 4,096 ({:.1f}, {:.1f} to {:.1f}; {:.1f}, {:.1f} to"
+    told = [-number for less in small for number in less]
+    says(f"{words} {{:.1f}}).", *told, holds=all(less[2] < 0 for less in small))
     less, ours, theirs = grid.less(wide, OURS), grid.cell(OURS).by_example(), grid.cell(wide).by_example()
     says("So is one of 8,192 by {:.1f} ({:.1f} to {:.1f}),", *(-n for n in less), holds=less[2] < 0)
     lost = {name for name, score in theirs.items() if score < ours[name] - 0.1}
@@ -205,7 +202,8 @@ def _parts(says: partial[None], seen: set[str]) -> None:
     new = len(set(grid.cell(OURS).by_example()) - seen)
     small = grid.of_few(OURS)
     level = all(chance(grid.less(cell, OURS, some)) for cell in parts for some in (seen, small))
-    says("On the {} new rows, or without the small tasks, none of the three shows.", new, holds=level)
+    words = "By rows none of the three shows on the {} new ones, or without the small tasks."
+    says(words, new, holds=level)
     rope = chance(grid.less("no-cr-rope 4096 by-task", OURS))
     texts = [row["tokens_read"] for row in grid.cell("full").rows]
     within = sum(read <= 32768 for read in texts), len(texts)

@@ -31,7 +31,7 @@ LABELS = {
 NOTE = """\
 Pots of 4,096, rows of `benchmarks/grids.py`. Means of rows with their intervals; keys found, in
 brackets at each length from 4K to 32K, half `report` too. *Less InfiniPot* is by rows; bold: more than
-chance. StreamingLLM and H2O drop 256 entries at a time. {ends}
+chance. StreamingLLM and H2O drop 256 entries at a time, TOVA half the pot. {ends}
 What looks at no question while it reads stands in both tables. There is no mean over tasks here. `smollm2`
 was trained on texts of 8K tokens, `gemma-3-270m` of 32K: whole caches and SnapKV go beyond that. Where rows
 are given, time ended before the others; a cell with under ten is left out.

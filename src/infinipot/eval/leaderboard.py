@@ -40,7 +40,7 @@ def standings(section: Section) -> list[Standing]:
         if rows := estimate(one.scores()):
             tasks = over_tasks(one.scores(task=name) for name in names) if len(names) > 1 else None
             found.append(Standing(0, one, rows, tasks, _entries(one), _seconds(one)))
-    found.sort(key=lambda one: (len(one.series.rows) < section.most, -(one.tasks or one.rows).mean))
+    found.sort(key=lambda one: (one.rows.count < section.most, -(one.tasks or one.rows).mean))
     return [replace(one, number=number) for number, one in enumerate(found, start=1)]
 
 

@@ -15,6 +15,7 @@ from infinipot.eval.tables import shown, values
 
 ABLATIONS = ("novelty", "catalyst", "pool", "keep", "tail")
 ACROSS = 3  # heat maps in a row
+WHOLE = " units=sentences"  # another setting, which follows from the catalyst: a name may not say it
 MOST_DEPTHS = 18  # of a heat map: a depth of its own for every example is no grid
 LINE = {"markersize": 5, "linewidth": 1.6, "elinewidth": 0.9}
 ROWS: tuple[dict[str, Any], ...] = ({},)  # one group of all rows: what intervals of differences are of
@@ -86,15 +87,13 @@ def costs(section: Section) -> Draw | None:
                 if some:
                     axis.scatter(xs, ys, s=22, color=colour, marker=marker, label=f"question {question}")
                 for one, x, y in zip(some, xs, ys, strict=True):
-                    place = {"xytext": (4, 3), "textcoords": "offset points", "fontsize": 6.5}
-                    axis.annotate(str(one.number), (x, y), **place)
+                    axis.annotate(str(one.number), (x, y), (4, 3), textcoords="offset points", fontsize=6.5)
             axis.set_xscale("log", base=2)
             axis.xaxis.set_major_formatter(lambda x, _: short(int(x)) if x >= 1024 else f"{x:g}")
             axis.set_xlabel(label)
             axis.grid(axis="y", color=GREY, alpha=0.25, linewidth=0.7)
         axes[0].set_ylabel("mean of rows")
-        handles, labels = axes[0].get_legend_handles_labels()
-        figure.legend(handles, labels, loc="outside upper center", ncols=3)
+        figure.legend(*axes[0].get_legend_handles_labels(), loc="outside upper center", ncols=3)
         return figure
 
     return draw if len(known) > 1 else None
@@ -178,12 +177,13 @@ def compared(section: Section, setting: str) -> Groups:
     """Series that differ in one setting only, where there are at least two of a kind."""
     groups: Groups = defaultdict(dict)
     for one in section.series:
-        found, value = one.mean(ROWS), one.cell.get(setting)
+        found, value, units = one.mean(ROWS), one.cell.get(setting), one.cell.get("units")
         if found and value is not None:
-            groups[_without(one, setting)][value] = found
-    if setting == "novelty":  # all novelty asks no catalyst: that is one end of every sweep
+            name = _without(one, setting).replace(f" units={units}", "")
+            groups[name + WHOLE * (units == "sentences")][value] = found
+    if setting == "novelty":  # all novelty asks no catalyst: that is one end of every sweep of single slots
         for name in [name for name in groups if len(groups[name]) == 1 and 1.0 in groups[name]]:
-            for other in (other for other in groups if other.startswith(f"{name} ")):
+            for other in (other for other in groups if other.startswith(f"{name} ") and WHOLE not in other):
                 groups[other] |= groups[name]
     return {
         name: dict(sorted(bars.items(), key=lambda bar: (isinstance(bar[0], str), bar[0])))
@@ -196,7 +196,7 @@ def _without(one: Series, setting: str) -> str:
     """The name of a series with one setting left out: the same for all that differ in that setting alone."""
     cell, words = one.cell, one.name.split()
     if setting == "catalyst":
-        return one.name.replace(str(cell["catalyst"]), "").replace('""', "").strip()
+        words = one.name.replace(str(cell["catalyst"]), "").replace('""', "").split()
     if setting == "capacity":
         words.remove(str(cell["capacity"]))
         if cell["keep"] and f"keep={cell['keep']}" in words:

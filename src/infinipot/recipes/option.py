@@ -94,7 +94,7 @@ class Option:
             if self.share and "." in text and 0 < float(text) < 1:
                 return float(text)
             return size(text) if self.kind is int and text[-1:].isalpha() else self.kind(text)
-        except ValueError:
+        except (ValueError, OverflowError):
             words = {int: "a whole number such as 2048 or 4k", float: "a number"}
             also = ", or a share such as 0.5" if self.share else ""
             also += "".join(f", or {word}" for word, _ in self.words)

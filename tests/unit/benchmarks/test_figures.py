@@ -47,6 +47,15 @@ def test_a_wrong_number_is_told_with_its_place_and_both_values(checker: figures.
     assert problem.startswith("README.md:8: printed 39, recomputed 38:")
 
 
+def test_wrong_numbers_are_mended_once_whatever_phrases_say(checker: figures.Checker, tmp_path: Path) -> None:
+    checker.says("README.md", "| ours | {} of {} |", 138, 60)
+    checker.says("README.md", "ours | {} of", 138)
+    checker.says("README.md", "| {} of 60", 7)  # another phrase disagrees
+    figures.mend(checker, tmp_path)
+    mended = PAGE.replace("39 of 60", "{} of 60")
+    assert (tmp_path / "README.md").read_text() in (mended.format(138), mended.format(7))
+
+
 def test_a_half_may_be_rounded_either_way(checker: figures.Checker) -> None:
     checker.says("README.md", "Reading took {:.2f} s", 3.765)
     assert checker.problems == []

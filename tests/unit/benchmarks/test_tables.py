@@ -54,10 +54,9 @@ def test_every_place_gets_its_table_and_the_rest_stays(tmp_path: Path) -> None:
     assert "between\n<!-- longbench -->\n\n16 rows of the half `report`, 1 tasks (qasper 16;" in told
     row = "| truncated to the pot | 16 | 12.5 (3.5 to 36.0) | 12.5, **-87.5 (-100.0 to -68.8)** |"
     assert f"{row} **-87.5 (-96.5 to -57.0)** |" in told  # by tasks a bootstrap, by rows Newcombe's
-    sides = (
-        "by all rows: none. Below: truncated to the pot. Not told apart: none. Above on tasks of ten rows or"
-    )
-    assert f"More than chance above InfiniPot, {sides} more: none." in told
+    sides = "by all rows: none. Below: truncated to the pot. Not told apart: none."
+    last = "Above without tasks of under ten rows: none."
+    assert f"More than chance above InfiniPot, {sides} {last}" in told
     assert "| `toy`, less the defaults | longbench, question known |" in told
     assert "| the last chunk left as it is | +0.0 (-19.4 to 19.4) |  |" in told
     assert "| as printed (not pooled, last chunk left) | **-87.5" in told
@@ -130,7 +129,7 @@ def test_differences_are_told_without_the_tasks_of_few_rows_too(tmp_path: Path) 
     there, half = tmp_path / "report-half/longbench", {"options": {"part": "report"}}
     kept_run(there, "longbench", some, few, lost, **half)
     told = tables.filled("<!-- longbench --><!-- end of longbench -->", tmp_path)
-    assert "| less InfiniPot, by rows | on tasks of ten rows or more |" in told
+    assert "| less InfiniPot, by rows | without tasks of under ten rows |" in told
     assert "on rows of QA tasks" not in told
     assert "| truncated to the pot | 19 | 84.2" in told
     assert "| +0.0 (-19.4 to 19.4), 16 rows |" in told.partition("| truncated to the pot | 19 |")[2]

@@ -130,5 +130,6 @@ def test_numbers_are_read_as_in_a_variable_and_have_bounds() -> None:
         ("--capacity", "9" * 20): "use at most 99999999",
         ("--pool", "9" * 13): "use at most 99999",
         ("--threads", "100000"): "use 1 to 512",
+        ("--capacity", "9" * 400 + "k"): "use a whole number such as 2048 or 4k",
     }.items():
         assert says in run("ask", "-f", "x", *words, "Q").stderr.decode()

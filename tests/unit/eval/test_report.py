@@ -15,6 +15,7 @@ import pytest
 from infinipot.errors import ConfigError, InputError
 from infinipot.eval.estimates import Estimate, points
 from infinipot.eval.grid import Grid
+from infinipot.eval.leaderboard import standings
 from infinipot.eval.plots import budget, compared
 from infinipot.eval.report import report
 from infinipot.eval.results import load, sections
@@ -216,11 +217,42 @@ def test_pictures_compare_what_differs_in_one_thing(tmp_path: Path) -> None:
     runs, _ = load([passkey(tmp_path / str(number), grid) for number, grid in enumerate(grids)])
     (section,) = sections(runs)
     assert {name: list(bars) for name, bars in compared(section, "tail").items()} == {
-        "infinipot 1024 general": ["distil", "fill", "raw"]
+        "infinipot 1024 general units=sentences": ["distil", "fill", "raw"]
     }
     figure = budget(section)(plt)
     assert [text.get_text() for text in figure.legends[0].get_texts()] == ["full", "infinipot general"]
     assert budget(replace(section, series=section.series[2:])) is None
+
+
+def test_whole_sentences_are_not_compared_with_single_slots_as_if_the_catalyst_alone_differed(
+    tmp_path: Path,
+) -> None:
+    grids = [
+        Grid(("infinipot",), (1024,), catalysts=("question", "general"), options={"units": ("slots",)}),
+        Grid(("infinipot",), (1024,), catalysts=("general",), options={"novelty": (0, 0.5, 1)}),
+    ]
+    runs, _ = load([passkey(tmp_path / str(number), grid) for number, grid in enumerate(grids)])
+    (section,) = sections(runs)
+    assert {name: list(bars) for name, bars in compared(section, "catalyst").items()} == {
+        "infinipot 1024": ["general", "question"]
+    }
+    assert {name: list(bars) for name, bars in compared(section, "novelty").items()} == {
+        "infinipot 1024 general": [0.5, 1.0],
+        "infinipot 1024 question": [0.5, 1.0],
+        "infinipot 1024 general units=sentences": [0.0, 0.5],
+    }
+
+
+def test_a_cell_with_errors_is_ranked_below_those_that_answered_all(tmp_path: Path) -> None:
+    grid = Grid(("infinipot", "truncate"), (1024,), catalysts=("general",))
+
+    def score(cell: Any, name: str, facts: dict[str, Any]) -> float | None:
+        if cell.recipe.preset.name == "infinipot":
+            return 0.5
+        return None if facts["trial"] else 1.0
+
+    (section,) = sections(load([kept_run(tmp_path / "run", "passkey", grid, PASSKEY, score)])[0])
+    assert [one.series.name for one in standings(section)] == ["infinipot 1024 general", "truncate 1024"]
 
 
 def test_earlier_runs_are_told_in_todays_words(tmp_path: Path) -> None:
@@ -238,7 +270,7 @@ def test_earlier_runs_are_told_in_todays_words(tmp_path: Path) -> None:
     assert "no-fit" in (old / "manifest.json").read_text()
     assert '"fit"' in (old / "manifest.json").read_text()
     (section,) = sections(load([*new, old])[0])
-    assert list(compared(section, "tail")["infinipot 1024 general"]) == ["distil", "fill", "raw"]
+    assert list(compared(section, "tail")["infinipot 1024 general units=sentences"]) == ["distil", "fill", "raw"]
     assert "| infinipot 1024 tail=distil general | 80.0 |" in markdown(old, out=tmp_path / "out")
 
 

@@ -86,6 +86,11 @@ def test_an_option_that_a_recipe_fixes_or_that_a_pot_does_not_tell_is_no_remedy(
 def test_catalyst_and_settle_may_differ() -> None:
     other = replace(toy.RECIPE, catalyst="general", config=replace(toy.RECIPE.config, tail="raw", keep=32))
     assert mismatch(toy.card(), toy.engine(), other) == ""
+    blind = Recipe.named(capacity=256)  # keeps whole sentences, and goes on so when the question is known
+    card = toy.card(recipe=blind.describe())
+    assert mismatch(card, toy.engine(), replace(recipe_of(card), catalyst="question")) == ""
+    known = mismatch(card, toy.engine(), Recipe.named(capacity=256, catalyst="question"))
+    assert known == "the pot was read with units sentences, not slots: use `units` sentences, or read the text again"
 
 
 @pytest.mark.parametrize("name", sorted(presets()))
