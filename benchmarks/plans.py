@@ -242,10 +242,11 @@ def units() -> Iterator[Part]:
 
 
 def steps() -> Iterator[Part]:
-    """Token by token, and a sixteenth of the pot at a time, as the paper's tables do here."""
+    """Token by token; a sixteenth of the pot at a time, as StreamingLLM here, and half of it, as TOVA."""
     for recipe in ("streaming-llm", "tova-tokenwise"):
         for step in (1, K // 16):
             yield Part("longbench", recipe, capacity=K, step=step, longest=SHORTER)
+    yield Part("longbench", "tova", capacity=K, longest=SHORTER)
 
 
 PLANS: dict[str, Callable[[], Iterator[Part]]] = {

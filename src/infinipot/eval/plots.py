@@ -121,8 +121,7 @@ def budget(section: Section) -> Draw | None:
             means, places = [100 * one.mean for one in found], [x * spread for x in xs]
             axis.errorbar(places, means, yerr=_errors(found), label=_folded(name, 40), **look)
         for index, (name, level) in enumerate(flat.items()):
-            style = ("--", ":", "-.")[index % 3]
-            axis.axhline(100 * level.mean, color=GREY, linestyle=style, linewidth=1.2, label=name)
+            axis.axhline(100 * level.mean, color=GREY, ls=("--", ":", "-.")[index % 3], lw=1.2, label=name)
         axis.set_xscale("log", base=2)
         axis.set_xticks(capacities, map(short, capacities), minor=False)
         axis.minorticks_off()
@@ -164,7 +163,7 @@ def _bars(axis: Any, setting: str, groups: Groups) -> None:
             axis.barh(y, 100 * found.mean, 0.8, xerr=_errors([found]), color=colour, error_kw=line)
             axis.text(100 * found.high + 1, y, f"{100 * found.mean:.1f}", va="center", fontsize=8)
             places.append(y)
-            names.append(_folded(shown(value), 30))
+            names.append(_folded(shown(value), 30, most=2))
             y += 1
         y += 0.4
     axis.set_yticks(places, names)
@@ -179,8 +178,8 @@ def compared(section: Section, setting: str) -> Groups:
     for one in section.series:
         found, value, units = one.mean(ROWS), one.cell.get(setting), one.cell.get("units")
         if found and value is not None:
-            name = _without(one, setting).replace(f" units={units}", "")
-            groups[name + WHOLE * (units == "sentences")][value] = found
+            name = _without(one, setting).replace(f" units={units}", "") + WHOLE * (units == "sentences")
+            groups[name][value] = found
     if setting == "novelty":  # all novelty asks no catalyst: that is one end of every sweep of single slots
         for name in [name for name in groups if len(groups[name]) == 1 and 1.0 in groups[name]]:
             for other in (other for other in groups if other.startswith(f"{name} ") and WHOLE not in other):
@@ -208,5 +207,6 @@ def _errors(found: Sequence[Estimate]) -> list[list[float]]:
     return [[100 * (e.mean - e.low) for e in found], [100 * (e.high - e.mean) for e in found]]
 
 
-def _folded(text: str, width: int) -> str:
-    return "\n".join(textwrap.wrap(text, width, break_on_hyphens=False)) or text
+def _folded(text: str, width: int, most: int | None = None) -> str:
+    lines = textwrap.wrap(text, width, break_on_hyphens=False, max_lines=most, placeholder=" …")
+    return "\n".join(lines) or text
