@@ -79,9 +79,11 @@ def _choosing(says: partial[None]) -> None:
     pots = [f"infinipot {size} by-task" for size in (1024, 2048, 8192)]
     rows, every = {_count(one) for one in pots}, [grid.less(one, OURS) for one in pots]
     few = all(sum(len(some) < FEW for some in grid.by_task(one).values()) > 8 for one in pots)
-    words = "on {} rows of LongBench (`qwen2.5-coder-1.5b`, questions known, under ten rows of most tasks) pots of"
-    words += " 1,024, 2,048 and 8,192 are below one of 4,096 ({:.1f}, {:.1f} to {:.1f}; {:.1f}, {:.1f} to {:.1f};"
-    words += " {:.1f}, {:.1f} to {:.1f}), the last mostly by five rows"
+    words = "on {} rows of LongBench (`qwen2.5-coder-1.5b`, questions known, under ten rows of most tasks)"
+    words += (
+        " pots of 1,024, 2,048 and 8,192 are below one of 4,096 ({:.1f}, {:.1f} to {:.1f}; {:.1f}, {:.1f}"
+    )
+    words += " to {:.1f}; {:.1f}, {:.1f} to {:.1f}), the last mostly by five rows"
     told = [-number for less in every for number in less]
     says(words, *rows, *told, holds=few and all(less[2] < 0 for less in every))
     plain, ours = "cap-only 4096 general", "infinipot 4096 general"
@@ -137,8 +139,10 @@ def _few(says: partial[None], seen: set[str]) -> None:
     rows = {len(small.cell(cell.format(" step=64")).rows) for cell in each}
     fit = sum(row["cycles"] == 0 for cell in each for row in small.cell(cell.format(" step=64")).rows)
     words = "on {} texts, none of which fits, token by token StreamingLLM has {:.1f} less ({:.1f} less to"
-    words += " {:.1f} more)\n  and TOVA {:.1f} more ({:.1f} less to {:.1f} more)."
-    told = -less[0][0], -less[0][1], less[0][2], less[1][0], -less[1][1], less[1][2]
+    words += " {:.1f} more)\n  and TOVA {:.1f} more ({:.1f} less to {:.1f} more); beside half the pot a step,"
+    words += " as TOVA drops here, {:.1f} more ({:.1f} less to {:.1f} more)."
+    less.append(small.less(each[1].format(""), "tova 1024"))
+    told = -less[0][0], -less[0][1], less[0][2], *(f for one in less[1:] for f in (one[0], -one[1], one[2]))
     says(words, *rows, *told, holds=all(map(chance, less)) and not fit)
 
 
@@ -155,7 +159,9 @@ def _without_small_tasks(says: partial[None], many: list[str]) -> None:
     words = "Without them, of recipes with all rows, TOVA alone is below InfiniPot with questions known, and"
     says(f"{words} nothing is above.", holds=below and not above)
     apart = {cell: less for cell, less in unknown if not chance(less)}
-    words = "With questions unknown truncation is above it ({:.1f}, {:.1f} to {:.1f}) and the method as printed"
+    words = (
+        "With questions unknown truncation is above it ({:.1f}, {:.1f} to {:.1f}) and the method as printed"
+    )
     words += " below ({:.1f}, {:.1f} to {:.1f})."
     told = *apart["truncate 4096"], *(-number for number in apart[BLIND_PRINTED])
     says(words, *told, holds=apart.keys() == {"truncate 4096", BLIND_PRINTED} and apart[BLIND_PRINTED][2] < 0)

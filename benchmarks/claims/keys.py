@@ -91,8 +91,12 @@ def _made_for_a_question(says: Says) -> None:
     words = "found {} of {} keys in essays beyond 64K tokens, where the other found {}: too few to tell apart"
     says("docs/how-it-works.md", words, every, count, some, holds=count < FEW)
     level = rows_of("report-half/essays-more").less(unknown, known), *_asked()
-    words = "Up to 64K the two are not told apart. On LongBench's {} rows (`qwen2.5-coder-1.5b`), slots chosen"
-    words += " one by one both times, they are not told apart either (without the question {:.1f} lower, {:.1f}"
+    words = (
+        "Up to 64K the two are not told apart. On LongBench's {} rows (`qwen2.5-coder-1.5b`), slots chosen"
+    )
+    words += (
+        " one by one both times, they are not told apart either (without the question {:.1f} lower, {:.1f}"
+    )
     words += " lower to {:.1f}"
     words += (
         " higher); without tasks of under ten rows, {} rows, knowing no question is barely lower ({:.1f},"
@@ -114,15 +118,23 @@ def _made_for_a_question(says: Says) -> None:
     whole, every = grid.less("full", ours, few), grid.cell(ours).rows
     large = [row for row in every if row["example"] not in few]
     fit = sum(row["cycles"] == 0 for row in large)
-    words = "On {} rows of LongBench (`qwen2.5-coder-1.5b`, questions known, tasks of ten rows or more) the whole"
-    words += " cache is not told apart from a pot of 4,096 ({:.1f} higher, {:.1f} lower to {:.1f} higher), but {}"
-    words += " of these texts fit the pot; on one task, qmsum, the whole cache is above ({:.1f}, {:.1f} to {:.1f};"
+    words = (
+        "On {} rows of LongBench (`qwen2.5-coder-1.5b`, questions known, tasks of ten rows or more) the whole"
+    )
+    words += (
+        " cache is not told apart from a pot of 4,096 ({:.1f} higher, {:.1f} lower to {:.1f} higher), but {}"
+    )
+    words += (
+        " of these texts fit the pot; on one task, qmsum, the whole cache is above ({:.1f}, {:.1f} to {:.1f};"
+    )
     less = grid.less("full", ours, asked)
     told = len(large), whole[0], -whole[1], whole[2], fit, *less
     says("docs/index.md", words, *told, holds=chance(whole) and less[1] > 0)
-    words = "On LongBench's qmsum ({} rows, half `report`, without recall) the pot is {:.1f} points below the whole"
-    words += " cache ({:.1f} to {:.1f}); on the {} rows of its other summaries, {} of which fit the pot, the two are"
-    words += " not told apart."
+    words = "On LongBench's qmsum ({} rows, half `report`, without recall) the pot is {:.1f} points below the"
+    words += (
+        " whole cache ({:.1f} to {:.1f}); on the {} rows of its other summaries, {} of which fit the pot,"
+    )
+    words += " the two are not told apart."
     rows = [row for row in every if row["example"] not in plain]
     fit, rest = sum(row["cycles"] == 0 for row in rows), grid.less("full", ours, plain)
     told = len(every) - len(asked), *less, len(rows), fit

@@ -103,7 +103,9 @@ def claimed(says: Says) -> None:
 
     served = document("load-card-qwen.json")
     quiet, alone_s = served["fair"]["quiet"], served["bench"]["documents"][-1]["tokens_s"]
-    words = "{} clients each ask short questions in a row, one run | {:,.0f} tokens/s over HTTP, the first within"
+    words = (
+        "{} clients each ask short questions in a row, one run | {:,.0f} tokens/s over HTTP, the first within"
+    )
     numbers = served["fair"]["clients"], quiet["tokens_s"], quiet["first_p95_s"], alone_s
     says(PAGE, f"{words} {{:.2f}} s (95%) | without a server {{:,.0f}} tokens/s |", *numbers)
 

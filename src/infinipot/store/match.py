@@ -1,7 +1,7 @@
 """Whether a pot and a model belong together: cards made from readers, and compared with engines.
 
 A pot's keys mean something only to the weights, tokenizer, RoPE and recipe that wrote them. The catalyst may
-differ, not `units`, which follow from it: it chooses what is kept from now on, and nothing kept depends on it.
+differ, not `units`, which follow from it: it chooses what stays from now on, and nothing kept depends on it.
 """
 
 from collections.abc import Mapping

@@ -270,7 +270,11 @@ def test_earlier_runs_are_told_in_todays_words(tmp_path: Path) -> None:
     assert "no-fit" in (old / "manifest.json").read_text()
     assert '"fit"' in (old / "manifest.json").read_text()
     (section,) = sections(load([*new, old])[0])
-    assert list(compared(section, "tail")["infinipot 1024 general units=sentences"]) == ["distil", "fill", "raw"]
+    assert list(compared(section, "tail")["infinipot 1024 general units=sentences"]) == [
+        "distil",
+        "fill",
+        "raw",
+    ]
     assert "| infinipot 1024 tail=distil general | 80.0 |" in markdown(old, out=tmp_path / "out")
 
 

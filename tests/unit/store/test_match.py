@@ -90,7 +90,10 @@ def test_catalyst_and_settle_may_differ() -> None:
     card = toy.card(recipe=blind.describe())
     assert mismatch(card, toy.engine(), replace(recipe_of(card), catalyst="question")) == ""
     known = mismatch(card, toy.engine(), Recipe.named(capacity=256, catalyst="question"))
-    assert known == "the pot was read with units sentences, not slots: use `units` sentences, or read the text again"
+    assert (
+        known
+        == "the pot was read with units sentences, not slots: use `units` sentences, or read the text again"
+    )
 
 
 @pytest.mark.parametrize("name", sorted(presets()))
