@@ -288,6 +288,15 @@ def _unlike(adr: partial[None]) -> None:
     words = "both halves together {:.1f} more than whole sentences ({:.1f} to {:.1f})."
     together = three(compared(pairs))
     adr(words, *together, holds=together[1] > 0)
+    keys = rows_of("slots/unlike-essays-tune-gemma-3-270m")
+    words = (
+        "of {} single slots find {}, whole sentences {} and unlike values with one choice for all heads {},"
+    )
+    words += " {:.1f} points more than single slots ({:.1f} to {:.1f}); between the two a difference of up to"
+    few, most = keys.less(one, DEFAULT), keys.less(one, sentences)
+    found = [keys.right(cell) for cell in (DEFAULT, sentences, one)]
+    told = found[0][1], *(right for right, _ in found), *few, most[2]
+    adr(f"{words} {{:.0f}} points is not excluded.", *told, holds=few[1] > 0 and -most[1] == most[2])
     times = [rows.mean(one)[0] / rows.mean(DEFAULT)[0] for rows in (tune, report)]
     adr("Facts are {:.1f} and {:.1f} times those of single slots:", *times, holds=max(times) < 2)
     alone, asked = rows_of("recall/facts-alone"), rows_of(ASKED[1])
