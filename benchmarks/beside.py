@@ -29,8 +29,8 @@ Made by `python benchmarks/beside.py` from the paper's numbers (`benchmarks/pape
 rows; `make figures` makes it again and compares. The paper has LLaMA-3-8B and Mistral-7B, ours is
 `qwen2.5-coder-1.5b` out of a 4-bit GGUF file, so levels differ and differences are compared. *Agrees*: our
 interval excludes 0 on the paper's side. *Contradicts*: on the other side. *Not told apart*: it has 0 in it.
-*By all rows only*: without tasks of under ten rows it has. *Not without one row*: it has without these
-tasks and one row more.
+*By all rows only*: without tasks of under ten rows it has. *Not without one row*: it has with one
+row more left out.
 LongBench is its half `report` ([the protocol](evaluation.md#protocol)), {rows} rows; a recipe that has
 fewer says so, and its difference is on those. Questions are known while reading in tasks of question
 answering, where nothing else is said, as in the paper. InfiniPot is our default: scores are averaged over

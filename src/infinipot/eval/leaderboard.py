@@ -33,7 +33,7 @@ class Standing:
 
 
 def standings(section: Section) -> list[Standing]:
-    """Return the cells that have a score: the best first, those that have not all rows last."""
+    """Return the cells that have a score: the best first, those that lack rows or had errors last."""
     section = joined(section)
     found, names = [], values(section, "task")
     for one in section.series:

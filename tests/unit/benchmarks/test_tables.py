@@ -135,6 +135,16 @@ def test_differences_are_told_without_the_tasks_of_few_rows_too(tmp_path: Path) 
     assert "| +0.0 (-19.4 to 19.4), 16 rows |" in told.partition("| truncated to the pot | 19 |")[2]
 
 
+def test_a_cell_with_errors_has_no_mean_over_tasks(tmp_path: Path) -> None:
+    def failed(cell: Any, name: str, facts: dict[str, Any]) -> float | None:
+        return None if cell.recipe.preset.name == "truncate" and name == "qasper/0" else 1.0
+
+    grid, half = Grid(("infinipot", "truncate"), catalysts=("by-task",)), {"options": {"part": "report"}}
+    kept_run(tmp_path / "report-half/longbench", "longbench", grid, TEXTS, failed, **half)
+    told = tables.filled("<!-- longbench --><!-- end of longbench -->", tmp_path)
+    assert "| truncated to the pot | 15 | 100.0 (79.6 to 100.0); InfiniPot there 100.0 |  |" in told
+
+
 def test_candidates_for_slots_stand_beside_the_default_half_by_half(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
