@@ -8,7 +8,7 @@ from statistics import median
 from typing import Any
 
 from claims.checks import Says
-from claims.raw import document
+from claims.raw import clients, document
 
 GB = 1e9
 
@@ -226,7 +226,7 @@ def _fair(says: partial[None], both: list[dict[str, Any]]) -> None:
     apart = fair[0]["apart"]
     words = "wait {:.2f} s for their first token in the median and get {:,.0f} tokens/s together, {:.0f}% of"
     says(words, apart["first_p50_s"], rate := apart["steady_tokens_s"], 100 * rate / alone[0])
-    many = [one.get("clients", 62) for one in fair]  # it was not written down before
+    many = [clients(one) for one in both]
     words = "| {} clients (8B: {}) ask short questions, one after the other: tokens/s | {:,.0f} | {:,.0f} |"
     says(words, *many, *rates)
     shares = [x for rate, bench in zip(rates, alone, strict=True) for x in (100 * rate / bench, bench)]

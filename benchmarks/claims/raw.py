@@ -20,6 +20,7 @@ from paper.beside import by_place, telling
 from paper.ours import less_by_task
 
 RESULTS = Path(__file__).parents[2] / "docs" / "results"
+POTS = tuple(f"infinipot {size} by-task" for size in (1024, 2048, 8192))  # of other sizes, rows of LongBench
 Three = tuple[float, float, float]  # a mean and its interval, times 100
 
 
@@ -27,6 +28,12 @@ Three = tuple[float, float, float]  # a mean and its interval, times 100
 def document(name: str) -> Any:
     """Return a JSON file."""
     return json.loads((RESULTS / name).read_text("utf-8"))
+
+
+def clients(load: Any) -> int:
+    """How many clients ask short questions in a load test: older code, two fewer, did not write it down."""
+    given = load["command"]
+    return int(load["fair"].get("clients", int(given[given.index("--clients") + 1]) - 2))
 
 
 @cache
@@ -96,6 +103,11 @@ class Rows:
             for row in self.cell(cell).rows
             if len(tasks[row["facts"]["task"].removesuffix("_e")]) < FEW
         }
+
+    def sparse(self, cell: str) -> bool:
+        """Say whether a cell has under ten rows of most tasks."""
+        counts = [len(scores) for scores in self.by_task(cell).values()]
+        return sum(count < FEW for count in counts) > len(counts) / 2
 
     def but(self, *tasks: str) -> set[str]:
         """Return the rows of all other tasks."""
